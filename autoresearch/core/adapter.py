@@ -1,0 +1,354 @@
+"""The contracts between the loop and what it improves.
+
+An adapter is a mutable artifact and a scalar metric. Write one of the two protocols, `Adapter` for a metric that can be
+measured on demand or `LiveAdapter` for one that only arrives, and name its factory in an entry point:
+
+    [project.entry-points."autoresearch.adapters"]
+    banner = "my_package:create_adapter"
+
+    def create_adapter(options: Mapping[str, str]) -> Adapter | LiveAdapter: ...
+
+Authors inherit nothing. Everything that crosses this border is frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from autoresearch.core.artifact import Artifact
+    from autoresearch.core.proposers.knobs import Knob
+
+CONTRACT_VERSION = 1
+"""Version of the protocols below; an adapter may state the one it was written for as `contract_version`."""
+
+
+class Direction(Enum):
+    """Which way is better."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+    @property
+    def sign(self) -> int:
+        """+1 where higher is better, -1 where lower is: multiply a value once, at the border, then higher is better."""
+        return 1 if self is Direction.MAXIMIZE else -1
+
+
+class MetricKind(Enum):
+    """How the metric's numbers come about; it picks the statistics that judge them."""
+
+    VALUE = "value"  # one real number per measurement: val_bpb, a latency
+    PROPORTION = "proportion"  # a share of units that converted
+    MEAN = "mean"  # an average over units, possibly heavy-tailed: revenue
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is measured and what counts as a difference.
+
+    Attributes:
+        name: As it appears in logs and tables, e.g. `val_bpb`.
+        unit: Unit of one value, e.g. `bits per byte`.
+        direction: Which way is better.
+        kind: How values come about.
+        noise: Standard deviation between two measurements of the same artifact with different seeds, in the unit of the
+            metric. None: estimate it from repeated measurements of the baseline.
+        min_effect: Smallest improvement worth having; relative for proportions and means, in the unit for values.
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: MetricKind = MetricKind.VALUE
+    noise: float | None = None
+    min_effect: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.noise is not None and not (math.isfinite(self.noise) and self.noise > 0):
+            raise ValueError(f"Metric {self.name}: noise must be a positive number or None, not {self.noise}.")
+        if not (math.isfinite(self.min_effect) and self.min_effect >= 0):
+            raise ValueError(f"Metric {self.name}: min_effect must be zero or more, not {self.min_effect}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which files of the workspace are the artifact.
+
+    Attributes:
+        editable: Globs of the files that a candidate may change, relative to the workspace (`train.py`, `src/**/*.py`).
+        readonly: Globs of the files that are shown to the proposer and never change.
+    """
+
+    editable: tuple[str, ...]
+    readonly: tuple[str, ...] = ()
+
+
+class Split(Enum):
+    """Which data a measurement may see."""
+
+    SEARCH = "search"  # what keep decisions are made on
+    HOLDOUT = "holdout"  # opened only to claim; the ledger counts the openings
+
+
+class Outcome(Enum):
+    """How an experiment ended."""
+
+    KEPT = "kept"  # the candidate is the new incumbent
+    REVERTED = "reverted"  # measured, not better
+    INCONCLUSIVE = "inconclusive"  # reverted for lack of evidence: another kind of knowledge
+    CRASHED = "crashed"  # could not be measured: there is no value
+    INVALID = "invalid"  # a gate failed: broken split, touched evaluator, impossible value
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measurement of one artifact.
+
+    Attributes:
+        value: The metric, in its unit. Finite; a value that could not be measured is a `CandidateError`, never 0.
+        seed: The seed it was measured with.
+        seconds: Wall-clock seconds that the whole measurement took.
+        secondary: Further numbers by name (`peak_vram_mb`); recorded, never decided on. Leave unknown ones out.
+        curve: Intermediate values as (share of the budget used, value), in order.
+        disturbed: Why this value should not be judged, e.g. that other programs took the processor; None when all was
+            well. A disturbed measurement is recorded and taken again.
+    """
+
+    value: float
+    seed: int
+    seconds: float
+    secondary: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[tuple[float, float], ...] = ()
+    disturbed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTotals:
+    """Sufficient statistics of one arm: matured units only, cumulative.
+
+    Attributes:
+        arm: `control` or `treatment` (live tests with more arms use their own names).
+        n: Number of units or measurements.
+        total: Sum of their values; for proportions the number of conversions.
+        total_sq: Sum of their squared values.
+    """
+
+    arm: str
+    n: int
+    total: float
+    total_sq: float
+
+    @classmethod
+    def of(cls, arm: str, values: Sequence[float]) -> ArmTotals:
+        """Return the totals of `values`."""
+        return cls(arm, len(values), math.fsum(values), math.fsum(v * v for v in values))
+
+    @property
+    def mean(self) -> float:
+        """Average value. Raises ZeroDivisionError without units."""
+        return self.total / self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a run lives.
+
+    Attributes:
+        path: The folder with the artifact and `autoresearch.toml`.
+        options: The table `[adapter]` of `autoresearch.toml` overlaid by `--set name=value`.
+    """
+
+    path: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def _no_progress(share: float, text: str) -> None:
+    """Report to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a measurement may use.
+
+    Attributes:
+        log: File to which the candidate's output is appended while it runs.
+        scratch: An empty directory of this measurement alone; the loop deletes it afterwards.
+        budget_seconds: Budget of one measurement where the person set one; None: the adapter's own.
+        device: Device where the person chose one (`cpu`, `cuda:0`, `mps`); None: the adapter's own choice.
+        sandbox: Isolation level for child processes.
+        progress: Call it with (share done in 0..1, a few words) as often as you like.
+    """
+
+    log: Path
+    scratch: Path
+    budget_seconds: float | None = None
+    device: str | None = None
+    sandbox: str = "limits"
+    progress: Callable[[float, str], None] = _no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class LiveExperiment:
+    """One live test: two arms shown to people concurrently.
+
+    Attributes:
+        id: Unique and stable across restarts.
+        control: Folder with the incumbent.
+        treatment: Folder with the candidate.
+        split: Share of traffic by arm; sums to 1.
+        started: When the first unit may be exposed, in UTC.
+    """
+
+    id: str
+    control: Path
+    treatment: Path
+    split: Mapping[str, float]
+    started: datetime
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """A subject of research whose metric can be measured on demand: an artifact that may change and a number.
+
+    The loop calls `prepare` once per session, then measures the baseline, then one candidate after another, each in a
+    directory of its own that holds a copy of the artifact. Reverting is the loop's business: an adapter never restores
+    anything. The artifact never computes its own score: `measure` lives outside it, in code that the loop never writes.
+
+    Raise `CandidateError` when the candidate is at fault and `EnvironmentNotReadyError` when the machine is.
+    """
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Which files may change."""
+        ...
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Make everything ready that measuring needs; called again after a restart, so it must be idempotent.
+
+        Raises:
+            EnvironmentNotReadyError: If something is missing that a person must provide.
+        """
+        ...
+
+    def measure(self, artifact: Path, *, seed: int, split: Split, run: RunContext) -> Measurement:
+        """Measure the artifact in the directory `artifact`, without changing it.
+
+        Args:
+            artifact: Directory with the candidate's files.
+            seed: Measuring the same artifact with the same seed repeats within the metric's noise.
+            split: Which data may be used.
+            run: Where to log and what to spend.
+
+        Raises:
+            CandidateError: If the artifact crashes, diverges or gives no finite value.
+            EnvironmentNotReadyError: If the machine is at fault.
+        """
+        ...
+
+
+@runtime_checkable
+class LiveAdapter(Protocol):
+    """A subject of research whose metric arrives from people: conversions, replies, revenue.
+
+    `start` and `finish` are idempotent: after a kill the loop calls them again with the same experiment.
+    """
+
+    @property
+    def metric(self) -> Metric:
+        """What is observed."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Which files may change."""
+        ...
+
+    def start(self, experiment: LiveExperiment) -> None:
+        """Show both arms, concurrently."""
+        ...
+
+    def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
+        """Return cumulative totals of matured units, one per arm."""
+        ...
+
+    def finish(self, experiment_id: str, outcome: Outcome) -> None:
+        """Stop showing the arms; with `Outcome.KEPT` the treatment is what everybody sees from now on."""
+        ...
+
+
+# What an adapter may offer besides. Each is optional; the loop asks with isinstance.
+
+
+@runtime_checkable
+class OffersKnobs(Protocol):
+    """Declares knobs for the offline search: choices and ranges that the artifact's text does not show."""
+
+    def knobs(self, artifact: Artifact) -> Sequence[Knob]:
+        """Return what may be turned in `artifact`; see `autoresearch.core.proposers.knobs.Knob`."""
+        ...
+
+
+@runtime_checkable
+class OffersBrief(Protocol):
+    """Explains the subject to the language model."""
+
+    def brief(self) -> str:
+        """Return a few paragraphs: what the artifact is, what is measured, what is known to matter. Byte-stable."""
+        ...
+
+
+@runtime_checkable
+class OffersWorkspace(Protocol):
+    """Can write a workspace to begin with (`autoresearch init`)."""
+
+    def workspace_files(self) -> Mapping[str, str]:
+        """Return relative path -> text of every file of a new workspace, `autoresearch.toml` excepted."""
+        ...
+
+
+@runtime_checkable
+class OffersEstimate(Protocol):
+    """Knows about how long one measurement takes."""
+
+    def measure_seconds(self, run: RunContext) -> float:
+        """Return wall-clock seconds that one measurement is expected to take."""
+        ...
+
+
+@runtime_checkable
+class OffersFingerprint(Protocol):
+    """Can name the exact evaluator and data that its values come from."""
+
+    def evaluator_fingerprint(self) -> str:
+        """Return a hash over evaluator code and data; values with different fingerprints are not comparable."""
+        ...
+
+
+@runtime_checkable
+class OffersCheck(Protocol):
+    """Can refuse a candidate before anything is spent."""
+
+    def check(self, artifact: Artifact) -> None:
+        """Raise `CandidateError` with one sentence when the candidate cannot be measured."""
+        ...
+
+
+@runtime_checkable
+class KeepsOutputs(Protocol):
+    """Produces outputs worth keeping for the incumbent, e.g. trained weights."""
+
+    def keep_outputs(self, scratch: Path, destination: Path) -> None:
+        """Copy what should outlive the measurement from its scratch directory; called only for kept candidates."""
+        ...
