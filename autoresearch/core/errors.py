@@ -4,6 +4,7 @@
     ├── UsageError                  the person asked for something that cannot be: say so, exit 1
     ├── EnvironmentNotReadyError    the machine is at fault: stop the run, never book it on a candidate
     ├── CandidateError              the candidate is at fault: record it, keep the incumbent, go on
+    │   └── InvalidCandidateError   a gate failed, its value would not be the metric: outcome `invalid`
     └── ProposalError               the proposer failed: a row of its own with its cost, then try again
         └── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
 
@@ -44,6 +45,10 @@ class CandidateError(AutoresearchError):
         super().__init__(message)
         self.log_tail = log_tail
         self.early = early
+
+
+class InvalidCandidateError(CandidateError):
+    """A gate failed (a leaking mask, a touched evaluator, an impossible value); no repair is asked for."""
 
 
 class ProposalError(AutoresearchError):

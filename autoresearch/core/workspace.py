@@ -1,0 +1,251 @@
+"""The workspace: where its files lie, and what `autoresearch.toml` may say."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autoresearch.core.budget import Limits
+from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
+
+CONFIG_NAME = "autoresearch.toml"
+PROGRAM_NAME = "program.md"
+FORMAT = 1
+"""Version of the workspace format that this release reads and writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything of a workspace lies.
+
+    Attributes:
+        root: The workspace's folder.
+    """
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """`autoresearch.toml`."""
+        return self.root / CONFIG_NAME
+
+    @property
+    def state(self) -> Path:
+        """The folder that git ignores."""
+        return self.root / ".autoresearch"
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's database."""
+        return self.state / "ledger.db"
+
+    @property
+    def checkpoints(self) -> Path:
+        """LangGraph's checkpoints of the experiment in flight."""
+        return self.state / "checkpoints.db"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs here."""
+        return self.state / "lock"
+
+    @property
+    def incumbent(self) -> Path:
+        """What measuring the incumbent left: weights, for one."""
+        return self.state / "incumbent"
+
+    @property
+    def results(self) -> Path:
+        """The table in the original's columns."""
+        return self.root / "results.tsv"
+
+    def experiment(self, number: int) -> Path:
+        """The folder of one experiment."""
+        return self.state / "experiments" / f"{number:04d}"
+
+    def make_state(self) -> None:
+        """Make the state folder, which ignores itself so that no `git add` of a user picks it up.
+
+        Raises:
+            EnvironmentNotReadyError: If the folder cannot be written.
+        """
+        try:
+            self.state.mkdir(parents=True, exist_ok=True)
+            ignore = self.state / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentNotReadyError(
+                f"{self.state} cannot be written: {error.strerror}.\n"
+                "Free some space or choose another workspace: autoresearch run -w DIR"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that a person may choose about a run; None leaves the choice to the program.
+
+    Attributes:
+        adapter: Name of the adapter.
+        proposer: `claude`, `search`, another registered name, or None: claude with a key, else search.
+        model: Model of the proposer.
+        policy: `bayes`, `greedy` or another registered name; None: the default for the kind of adapter.
+        policy_parameters: Parameters of the policy.
+        seed: Base seed; measurement k of an artifact uses seed + k, for every artifact alike.
+        baseline_runs: How often the baseline is measured at first; None: 3, or 2 where the adapter states its noise.
+        budget_seconds: Budget of one measurement.
+        device: Device of the measurements.
+        approve: Wait for `approve N` before each measurement of a new candidate.
+        limits: When the session ends.
+        options: The table `[adapter]`.
+    """
+
+    adapter: str | None = None
+    proposer: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    policy_parameters: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+    baseline_runs: int | None = None
+    budget_seconds: float | None = None
+    device: str | None = None
+    approve: bool = False
+    limits: Limits = field(default_factory=Limits)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def overlay(self, **choices: Any) -> Settings:
+        """Return these settings with every choice that is not None in place; mappings are merged key by key."""
+        given = {name: value for name, value in choices.items() if value is not None}
+        for name in ("options", "policy_parameters"):
+            if name in given:
+                given[name] = {**getattr(self, name), **given[name]}
+        return replace(self, **given)
+
+
+_RUN_KEYS: dict[str, type | tuple[type, ...]] = {
+    "format": int,
+    "adapter": str,
+    "proposer": str,
+    "model": str,
+    "seed": int,
+    "baseline_runs": int,
+    "budget_seconds": (int, float),
+    "device": str,
+    "approve": bool,
+}
+_BUDGET_KEYS: dict[str, type | tuple[type, ...]] = {
+    "experiments": int,
+    "hours": (int, float),
+    "max_usd": (int, float),
+    "max_tokens": int,
+    "max_samples": int,
+    "target": (int, float),
+    "patience": int,
+}
+
+
+def read_settings(layout: Layout) -> Settings:
+    """Read `autoresearch.toml`.
+
+    Raises:
+        UsageError: If the file is missing, broken (names the line), of another format, or has a key that nobody reads.
+    """
+    try:
+        text = layout.config.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{layout.root} is no workspace: it has no {CONFIG_NAME}.\n"
+            "Make one with autoresearch init --adapter NAME DIR, or name another with -w DIR."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{layout.config} is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{layout.config} is not valid TOML: {error}.\nMend that line and run again.") from error
+    return _settings(tables, layout.config)
+
+
+def _settings(tables: Mapping[str, Any], path: Path) -> Settings:
+    """Turn parsed TOML into settings, refusing what nobody reads."""
+    known = ("run", "policy", "budget", "adapter")
+    for name, table in tables.items():
+        if name not in known:
+            raise UsageError(f"{path}: there is no table or key [{name}]; known are {', '.join(known)}.")
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: [{name}] must be a table.")
+    run = _typed(tables.get("run", {}), _RUN_KEYS, "run", path)
+    found = run.pop("format", FORMAT)
+    if found != FORMAT:
+        raise UsageError(
+            f"{path} has workspace format {found}, and this release of autoresearch reads format {FORMAT}.\n"
+            "Use the release that wrote it, or make a new workspace: autoresearch init --adapter NAME DIR"
+        )
+    policy = dict(tables.get("policy", {}))
+    name = policy.pop("name", None)
+    for key, value in policy.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{path}: [policy] {key} must be a number, not {value!r}.")
+    if name is not None and not isinstance(name, str):
+        raise UsageError(f"{path}: [policy] name must be a text, not {name!r}.")
+    budget = _typed(tables.get("budget", {}), _BUDGET_KEYS, "budget", path)
+    options = {key: _option_text(value) for key, value in tables.get("adapter", {}).items()}
+    return Settings(**run, policy=name, policy_parameters=policy, limits=Limits(**budget), options=options)
+
+
+def _typed(
+    table: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], name: str, path: Path
+) -> dict[str, Any]:
+    """Return a copy of the table, every key known and of the right type."""
+    for key, value in table.items():
+        if key not in known:
+            raise UsageError(f"{path}: [{name}] has no key {key!r}; known are {', '.join(known)}.")
+        if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
+            raise UsageError(f"{path}: [{name}] {key} has the wrong type: {value!r}.")
+    return dict(table)
+
+
+def _option_text(value: Any) -> str:
+    """Options reach an adapter as text, as they would from the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def config_text(adapter: str, options: Mapping[str, str]) -> str:
+    """Return the `autoresearch.toml` of a new workspace."""
+    import tomlkit
+
+    document = tomlkit.document()
+    run = tomlkit.table()
+    run.add("format", FORMAT)
+    run.add("adapter", adapter)
+    run.add(tomlkit.comment('proposer = "search"   # claude with ANTHROPIC_API_KEY, else search'))
+    document.add("run", run)
+    policy = tomlkit.table()
+    policy.add(tomlkit.comment('name = "bayes"        # or "greedy"'))
+    document.add("policy", policy)
+    budget = tomlkit.table()
+    budget.add(tomlkit.comment("experiments = 100    # per session; also hours, max_usd, max_tokens, patience, target"))
+    document.add("budget", budget)
+    table = tomlkit.table()
+    for key, value in options.items():
+        table.add(key, value)
+    document.add("adapter", table)
+    return tomlkit.dumps(document)
+
+
+def find_workspace(given: Path | None, *, cwd: Path, adapter: str | None = None) -> Layout | None:
+    """Return the workspace meant: the one given, else the current folder if it is one, else `./autoresearch-<adapter>`.
+
+    Without an adapter's name the only `./autoresearch-*` folder that is a workspace will do. None where there is none.
+    """
+    if given is not None:
+        return Layout(given.resolve())
+    if (cwd / CONFIG_NAME).is_file():
+        return Layout(cwd.resolve())
+    if adapter is not None:
+        return Layout((cwd / f"autoresearch-{adapter}").resolve())
+    found = [path.parent for path in sorted(cwd.glob(f"autoresearch-*/{CONFIG_NAME}"))]
+    return Layout(found[0].resolve()) if len(found) == 1 else None
