@@ -6,7 +6,8 @@
     ├── CandidateError              the candidate is at fault: record it, keep the incumbent, go on
     │   └── InvalidCandidateError   a gate failed, its value would not be the metric: outcome `invalid`
     └── ProposalError               the proposer failed: a row of its own with its cost, then try again
-        └── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
+        ├── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
+        └── BudgetExhaustedError        the next call could exceed the cap: end the run with that reason
 
 Anything else that escapes is our bug and keeps its traceback. Every message says what happened, why, and what to do
 next; callers print it as it is.
@@ -66,3 +67,7 @@ class ProposalError(AutoresearchError):
 
 class NothingLeftToProposeError(ProposalError):
     """Every idea that this proposer can form has been tried."""
+
+
+class BudgetExhaustedError(ProposalError):
+    """The next call could cost more than what is left of the run's dollars or tokens, so it was not made."""
