@@ -1,0 +1,727 @@
+"""Child processes: bounded in time, processor, memory and output, and dead to the last grandchild when they end.
+
+The result of a child arrives as JSON lines on a pipe that the runner opened, never by reading its output. A second
+pipe, the lifeline, carries nothing: a child that called `die_with_parent` ends as soon as the runner is gone, so that a
+run killed with SIGKILL leaves nothing behind.
+
+POSIX only. On Linux an orphan that left the session is found as well, because the runner adopts it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from autoresearch.core.errors import EnvironmentNotReadyError
+
+__all__ = [
+    "Finished",
+    "Limits",
+    "child_environment",
+    "die_with_parent",
+    "has_result_pipe",
+    "interrupt_running",
+    "run_process",
+    "send_message",
+    "tail",
+]
+
+RESULT_FD = "AUTORESEARCH_RESULT_FD"
+LIFELINE_FD = "AUTORESEARCH_LIFELINE_FD"
+_MARK = "AUTORESEARCH_PROCESS"
+
+Message = Mapping[str, Any]
+
+# A training curve of thousands of points fits well into a line of 1 MiB; a child that sends more is broken or hostile.
+_MAX_MESSAGE_BYTES = 1 << 20
+_MAX_MESSAGES_BYTES = 16 << 20
+# Output beyond the bound is dropped; a child that goes on to sixteen times the bound only burns the runner's processor.
+_OUTPUT_STOP_FACTOR = 16
+# One walk over the process table costs 1 to 5 ms; four a second stay near one per cent of a core.
+_SAMPLE_SECONDS = 0.25
+_KILL_SECONDS = 10.0
+_READ_BYTES = 1 << 16
+
+_ALLOWED = frozenset(
+    # fmt: off
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TERM",
+        "TMPDIR",
+        "TEMP",
+        "TMP",
+        "VIRTUAL_ENV",
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CC",
+        "CXX",
+    }
+    # fmt: on
+)
+_ALLOWED_PREFIXES = (
+    "LC_",
+    "PYTHON",
+    "CUDA_",
+    "NVIDIA_",
+    "NCCL_",
+    "ROCM_",
+    "HIP_",
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "VECLIB_",
+    "KMP_",
+    "XDG_",
+    "TORCH",
+    "PYTORCH_",
+    "TRITON_",
+)
+_SECRET = re.compile(r"^ANTHROPIC_|KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|_AUTH", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a child process may use before it is ended.
+
+    Attributes:
+        wall_seconds: Seconds from its start.
+        cpu_seconds: Processor seconds of the whole process tree; None without.
+        memory_mb: Resident memory of the whole tree in MiB (shared pages count once per process); None without.
+        output_mb: Output kept in the log, in MiB. More is dropped, and a child that writes 16 times as much is ended.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float | None = None
+    memory_mb: int | None = None
+    output_mb: float = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a child process ended.
+
+    Attributes:
+        returncode: Exit status; minus the signal's number where a signal ended it.
+        seconds: Wall-clock seconds from start to end.
+        cpu_seconds: Processor seconds of the child and of its descendants that were waited for.
+        messages: What arrived on the result pipe, in order.
+        stopped: One sentence when the runner ended it (a limit, or a broken message); None when it ended by itself.
+    """
+
+    returncode: int
+    seconds: float
+    cpu_seconds: float
+    messages: tuple[Message, ...]
+    stopped: str | None
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as the predicate of a sentence without its full stop: `ended with exit code 1`."""
+        if self.stopped is not None:
+            return f"was stopped: {self.stopped.rstrip('.')}"
+        if self.returncode >= 0:
+            return f"ended with exit code {self.returncode}"
+        hint = " (often the system ran out of memory)" if -self.returncode == signal.SIGKILL else ""
+        try:
+            name = signal.Signals(-self.returncode).name
+        except ValueError:  # real-time signals have numbers without names
+            name = f"signal {-self.returncode}"
+        return f"was killed by {name}{hint}"
+
+
+def run_process(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path,
+    log: Path,
+    limits: Limits,
+    env: Mapping[str, str] | None = None,
+    on_message: Callable[[Message], None] | None = None,
+) -> Finished:
+    """Run a command to its end, or until a limit ends it, and leave no process of it behind.
+
+    The command runs in a session of its own, without input. Its output and errors are appended to `log` while it runs.
+
+    Args:
+        argv: The program and its arguments.
+        cwd: Working directory.
+        log: File to append to; made with its folder where it is missing.
+        limits: When to end it.
+        env: Variables on top of `child_environment()`.
+        on_message: Called in this thread with every message as it arrives. What it raises ends the child.
+
+    Raises:
+        EnvironmentNotReadyError: If the program or the directory is missing, the disk is full, or a process of it
+            cannot be ended.
+        KeyboardInterrupt: If the person interrupts; the process tree is dead by then.
+    """
+    with ExitStack() as stack:
+        output = _Log(log, int(limits.output_mb * (1 << 20)))
+        stack.callback(output.close)
+        messages = _Messages(on_message)
+        child = _Child.start(argv, cwd, env or {}, stack)
+        try:
+            stopped = _watch(child, output, messages, limits)
+        finally:
+            child.end()
+        stopped = child.drain(output, messages) or stopped
+        return Finished(child.returncode, child.seconds, child.cpu_seconds, tuple(messages.received), stopped)
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a child: an allow-list of this process's variables without any secret, plus `extra`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)) and not _SECRET.search(name)
+    }
+    # Python buffers what it writes to a pipe; the log could not be followed while the child runs.
+    return {"PYTHONUNBUFFERED": "1", **kept, **(extra or {})}
+
+
+_interrupt = threading.Event()
+_running_lock = threading.Lock()
+_running = 0
+
+
+def interrupt_running() -> None:
+    """End every child that another thread runs now; its `run_process` raises KeyboardInterrupt there.
+
+    For signal handlers: Python delivers Ctrl-C to the main thread only, and the loop may run a child in another one.
+    """
+    if _running:
+        _interrupt.set()
+
+
+# ---- The child's side
+
+
+def has_result_pipe() -> bool:
+    """Say whether this process was started by `run_process`."""
+    return RESULT_FD in os.environ
+
+
+def send_message(message: Message) -> None:
+    """Send one JSON object to the runner. Call it in a process that `run_process` started.
+
+    Raises:
+        RuntimeError: If this process has no result pipe.
+        TypeError: If the message is not JSON.
+        ValueError: If it is longer than 1 MiB.
+    """
+    if not has_result_pipe():
+        raise RuntimeError(f"There is no runner to send a message to: {RESULT_FD} is not set.")
+    line = json.dumps(dict(message), separators=(",", ":")).encode() + b"\n"
+    if len(line) > _MAX_MESSAGE_BYTES:
+        raise ValueError(f"A message of {len(line)} bytes is too long; {_MAX_MESSAGE_BYTES} are allowed.")
+    descriptor = int(os.environ[RESULT_FD])
+    while line:
+        line = line[os.write(descriptor, line) :]
+
+
+def die_with_parent() -> None:
+    """End this process and its process group as soon as the runner is gone, even when the runner was killed.
+
+    Does nothing where no runner started this process.
+    """
+    if LIFELINE_FD not in os.environ:
+        return
+    descriptor = int(os.environ[LIFELINE_FD])
+    threading.Thread(target=_await_end_of_runner, args=(descriptor,), name="lifeline", daemon=True).start()
+
+
+def _await_end_of_runner(descriptor: int) -> None:
+    while os.read(descriptor, 1):
+        pass
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+# ---- The runner's side
+
+
+@dataclass
+class _Log:
+    """Appends output to a file and stops at a bound, with one line that says so."""
+
+    path: Path
+    limit: int
+    seen: int = 0
+    _file: IO[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def write(self, data: bytes) -> None:
+        room = self.limit - self.seen
+        self.seen += len(data)
+        if room < 0 or not data:
+            return
+        if len(data) > room:
+            bound = self.limit / (1 << 20)
+            data = data[:room] + f"\n[autoresearch] Output beyond {bound:g} MiB is dropped.\n".encode()
+            self.limit = -1  # the marker is written once
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _cannot_write(path: Path, error: OSError) -> EnvironmentNotReadyError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvironmentNotReadyError(
+            f"The disk that holds {path} is full, so the log of the experiment cannot be written.\n"
+            "Free some space and run the same command again; it goes on where it stopped."
+        )
+    return EnvironmentNotReadyError(
+        f"The log {path} cannot be written: {error.strerror}.\nMake the folder writable and run the same command again."
+    )
+
+
+class _BrokenMessage(Exception):
+    """The child wrote something into the result pipe that is no message; the text says what."""
+
+
+@dataclass
+class _Messages:
+    """Cuts the result pipe into JSON objects."""
+
+    on_message: Callable[[Message], None] | None
+    received: list[Message] = field(default_factory=list)
+    _rest: bytearray = field(default_factory=bytearray)
+    _total: int = 0
+
+    def write(self, data: bytes) -> None:
+        self._total += len(data)
+        self._rest += data
+        *lines, rest = self._rest.split(b"\n")
+        if self._total > _MAX_MESSAGES_BYTES or any(len(line) > _MAX_MESSAGE_BYTES for line in (*lines, rest)):
+            raise _BrokenMessage("It wrote more into the result pipe than messages may hold.")
+        self._rest = rest
+        for line in lines:
+            self._receive(bytes(line))
+
+    def finish(self) -> None:
+        """Take what came without a line end: the child died while it wrote."""
+        if self._rest:
+            raise _BrokenMessage("It ended in the middle of a message.")
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _BrokenMessage("It wrote a line into the result pipe that is not JSON.") from error
+        if not isinstance(message, dict):
+            raise _BrokenMessage("It wrote a line into the result pipe that is not a JSON object.")
+        self.received.append(message)
+        if self.on_message is not None:
+            self.on_message(message)
+
+
+def _watch(child: _Child, output: _Log, messages: _Messages, limits: Limits) -> str | None:
+    """Pass on what the child writes until it ends (None) or must be ended (the reason)."""
+    deadline = child.started + limits.wall_seconds
+    next_sample = child.started + _SAMPLE_SECONDS
+    while True:
+        now = time.monotonic()
+        try:
+            if child.pump(output, messages, max(0.0, min(deadline, next_sample) - now)):
+                return None
+        except _BrokenMessage as error:
+            return str(error)
+        if _interrupt.is_set():
+            raise KeyboardInterrupt
+        now = time.monotonic()
+        if now >= deadline:
+            return f"It ran longer than its limit of {limits.wall_seconds:g} s of wall-clock time."
+        if output.seen > limits.output_mb * (1 << 20) * _OUTPUT_STOP_FACTOR:
+            return f"It wrote more than {limits.output_mb * _OUTPUT_STOP_FACTOR:g} MiB of output."
+        if now >= next_sample:
+            next_sample = now + _SAMPLE_SECONDS
+            reason = _exceeded(child.tree, limits)
+            if reason is not None:
+                return reason
+
+
+def _exceeded(tree: _Tree, limits: Limits) -> str | None:
+    """Sample the tree, which also keeps sight of its members, and name the limit that it has crossed."""
+    cpu_seconds, memory_mb = tree.usage()
+    if limits.cpu_seconds is not None and cpu_seconds > limits.cpu_seconds:
+        return f"It used more than its limit of {limits.cpu_seconds:g} s of processor time."
+    if limits.memory_mb is not None and memory_mb > limits.memory_mb:
+        return f"It used {memory_mb:.0f} MiB of memory; its limit is {limits.memory_mb} MiB."
+    return None
+
+
+@dataclass
+class _Child:
+    """A started command with its two inward pipes and its process tree."""
+
+    process: subprocess.Popen[bytes]
+    tree: _Tree
+    output: int
+    results: int
+    pidfd: int | None
+    selector: selectors.BaseSelector
+    started: float
+    returncode: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    _ended: bool = False
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str | os.PathLike[str]],
+        cwd: Path,
+        env: Mapping[str, str],
+        stack: ExitStack,
+    ) -> _Child:
+        """Start the command. Every descriptor that stays open here is closed by `stack`."""
+        stack.enter_context(_counted())
+        _adopt_orphans()
+        output_read, output_write = _pipe(stack)
+        result_read, result_write = _pipe(stack)
+        lifeline_read, _ = _pipe(stack)  # its write end stays open for as long as the runner lives
+        mark = uuid.uuid4().hex
+        own = {RESULT_FD: str(result_write), LIFELINE_FD: str(lifeline_read), _MARK: mark}
+        started = time.monotonic()
+        process = _spawn(argv, cwd, child_environment({**env, **own}), output_write, (result_write, lifeline_read))
+        for descriptor in (output_write, result_write, lifeline_read):
+            os.close(descriptor)
+        os.set_blocking(output_read, False)
+        os.set_blocking(result_read, False)
+        selector = stack.enter_context(selectors.DefaultSelector())
+        selector.register(output_read, selectors.EVENT_READ)
+        selector.register(result_read, selectors.EVENT_READ)
+        pidfd = _open_pidfd(process.pid, stack)
+        if pidfd is not None:
+            selector.register(pidfd, selectors.EVENT_READ)
+        return cls(process, _Tree(process.pid, mark), output_read, result_read, pidfd, selector, started)
+
+    def pump(self, output: _Log, messages: _Messages, timeout: float) -> bool:
+        """Wait for something to happen and pass it on; say whether the child has ended."""
+        if self.pidfd is None:
+            timeout = min(timeout, 0.02)  # without a descriptor for the process, its end is found by asking
+        for key, _ in self.selector.select(timeout):
+            if key.fd == self.pidfd:
+                continue
+            sink = output if key.fd == self.output else messages
+            if not _pass_on(key.fd, sink):
+                self.selector.unregister(key.fd)
+        return self._poll()
+
+    def drain(self, output: _Log, messages: _Messages) -> str | None:
+        """Pass on what is left in the pipes after the end; return what is wrong with the messages, if anything."""
+        for key in tuple(self.selector.get_map().values()):
+            if key.fd == self.output:
+                _pass_on(key.fd, output, to_the_end=True)
+        try:
+            if self.results in self.selector.get_map():
+                _pass_on(self.results, messages, to_the_end=True)
+            messages.finish()
+        except _BrokenMessage as error:
+            return str(error)
+        return None
+
+    def end(self) -> None:
+        """Kill the whole tree and collect the exit status; harmless when everything has ended already."""
+        self.cpu_seconds += self.tree.kill(self._poll)
+
+    def _poll(self) -> bool:
+        if self._ended:
+            return True
+        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self._ended = True
+        self.seconds = time.monotonic() - self.started
+        self.cpu_seconds += used.ru_utime + used.ru_stime
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self.process.returncode = self.returncode  # Popen would wait for the status that is already collected
+        return True
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Count the children that run, so that an interrupt aimed at them does not hit the next one."""
+    global _running
+    with _running_lock:
+        _running += 1
+    try:
+        yield
+    finally:
+        with _running_lock:
+            _running -= 1
+            if _running == 0:
+                _interrupt.clear()
+
+
+def _spawn(
+    argv: Sequence[str | os.PathLike[str]],
+    cwd: Path,
+    env: Mapping[str, str],
+    output: int,
+    pass_fds: tuple[int, ...],
+) -> subprocess.Popen[bytes]:
+    command = [os.fspath(part) for part in argv]
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _cannot_start(command[0], cwd, error) from error
+
+
+def _cannot_start(program: str, cwd: Path, error: OSError) -> EnvironmentNotReadyError:
+    if not cwd.is_dir():
+        return EnvironmentNotReadyError(
+            f"{program} cannot be started in {cwd}: there is no such folder.\n"
+            "Run the same command again; a missing folder of an experiment is made anew."
+        )
+    if isinstance(error, FileNotFoundError):
+        return EnvironmentNotReadyError(
+            f"{program} cannot be started: there is no such program.\nInstall it, or put its folder on PATH."
+        )
+    return EnvironmentNotReadyError(
+        f"{program} cannot be started: {error.strerror}.\n"
+        "The machine is short of a resource or forbids it; put that right and run the same command again."
+    )
+
+
+def _pipe(stack: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    stack.callback(_close, read, os.fstat(read).st_ino)
+    stack.callback(_close, write, os.fstat(write).st_ino)
+    return read, write
+
+
+def _close(descriptor: int, inode: int) -> None:
+    """Close a descriptor unless it was closed before and now belongs to something else."""
+    with suppress(OSError):
+        if os.fstat(descriptor).st_ino == inode:
+            os.close(descriptor)
+
+
+def _open_pidfd(pid: int, stack: ExitStack) -> int | None:
+    if not hasattr(os, "pidfd_open"):  # Linux only
+        return None
+    descriptor = os.pidfd_open(pid)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _pass_on(descriptor: int, sink: _Log | _Messages, *, to_the_end: bool = False) -> bool:
+    """Move what can be read now into `sink`; return False at the end of the stream."""
+    while True:
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        sink.write(data)
+        if not to_the_end:
+            return True
+
+
+_adopting = False
+
+
+def _adopt_orphans() -> None:
+    """On Linux, let orphaned descendants become children of this process instead of init's, so that they are found."""
+    global _adopting
+    if _adopting or not sys.platform.startswith("linux"):
+        return
+    set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(set_child_subreaper, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise EnvironmentNotReadyError(
+            f"This system does not let a process adopt its orphans (prctl: {os.strerror(number)}), so background "
+            "processes of a candidate could outlive it.\nRun outside the restriction, or in a container that allows it."
+        )
+    _adopting = True
+
+
+class _Tree:
+    """Every process that a command started, however it tries to leave.
+
+    A member is a descendant of the command, a process of its session, or one that was adopted by the runner and still
+    carries the mark in its environment. Members seen once are remembered, whatever they change later.
+    """
+
+    def __init__(self, root: int, mark: str) -> None:
+        self._root = root
+        self._mark = f"{_MARK}={mark}".encode()
+        self._known: dict[int, psutil.Process] = {}
+        self._runner = psutil.Process()
+
+    def usage(self) -> tuple[float, float]:
+        """Return processor seconds and resident MiB of the living members, children they waited for included."""
+        cpu_seconds, memory = 0.0, 0
+        for process in self._members():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                times = process.cpu_times()
+                cpu_seconds += times.user + times.system + times.children_user + times.children_system
+                memory += process.memory_info().rss
+        return cpu_seconds, memory / (1 << 20)
+
+    def kill(self, root_ended: Callable[[], bool]) -> float:
+        """Kill members until none is left; return the processor seconds of the adopted ones.
+
+        Args:
+            root_ended: Collects the root's exit status if there is one and says whether it has ended.
+        """
+        deadline = time.monotonic() + _KILL_SECONDS
+        cpu_seconds = 0.0
+        while True:
+            ended = root_ended()
+            # A member can fork while the others are being killed, hence one more look after the last one is dead.
+            members = self._members()
+            for process in members:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            cpu_seconds += sum(_reap(process.pid) for process in members if process.pid != self._root)
+            if ended and not members:
+                return cpu_seconds
+            if time.monotonic() > deadline:
+                raise _cannot_kill(self._root, members)
+            time.sleep(0.002)
+
+    def _members(self) -> list[psutil.Process]:
+        children = self._runner.children(recursive=True)
+        parents = {process.pid: _parent(process) for process in children}
+        members: dict[int, psutil.Process] = {}
+        for process in children:  # parents come before their children
+            if parents[process.pid] in members or self._known.get(process.pid) == process or self._is_mine(process):
+                members[process.pid] = process
+        for pid, process in self._known.items():
+            if pid not in members and process.is_running() and not _is_zombie(process):
+                members[pid] = process
+        self._known = dict(members)
+        return list(members.values())
+
+    def _is_mine(self, process: psutil.Process) -> bool:
+        pid = process.pid
+        if pid == self._root:
+            return True
+        try:
+            if os.getsid(pid) == self._root:
+                return True
+            return self._mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except (ProcessLookupError, FileNotFoundError, PermissionError):
+            return False  # gone, another user's, or a system without /proc
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _reap(pid: int) -> float:
+    """Collect an adopted process that has ended and return its processor seconds; 0 while it lives or is not ours."""
+    try:
+        ended, _, used = os.wait4(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0.0
+    return float(used.ru_utime + used.ru_stime) if ended else 0.0
+
+
+def _cannot_kill(root: int, members: Sequence[psutil.Process]) -> EnvironmentNotReadyError:
+    names = ", ".join(str(process.pid) for process in members) or str(root)
+    return EnvironmentNotReadyError(
+        f"Process {names} of the experiment does not end although it was killed {_KILL_SECONDS:g} s ago; "
+        "it waits for a device or a file system.\nEnd it by hand (perhaps by a restart) and run the same command again."
+    )
+
+
+# ---- Reading a log
+
+_ESCAPES = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # strings: titles, links
+    r"|[ -/]*[0-~])"
+)
+# Control characters, and the marks that reorder text on a screen.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def tail(path: Path, *, lines: int = 60, max_bytes: int = 16_384) -> str:
+    """Return the end of a log as plain text: no escape sequences, no control characters, bounded.
+
+    Of a line that was overwritten in place (a progress bar) only the last state is kept.
+
+    Args:
+        path: The log. A file that does not exist yet reads as empty: nothing has been written.
+        lines: Most lines to return.
+        max_bytes: Most bytes to read from the end.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - max_bytes))
+            text = file.read(max_bytes).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    if size > max_bytes:
+        text = text.partition("\n")[2] or text  # the first line is cut, unless there is only one
+    cleaned = (_clean(line) for line in text.split("\n"))
+    return "\n".join(list(cleaned)[-lines - 1 :] if text.endswith("\n") else list(cleaned)[-lines:]).rstrip("\n")
+
+
+def _clean(line: str) -> str:
+    line = _ESCAPES.sub("", line)
+    return _CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
