@@ -59,31 +59,12 @@ _SAMPLE_SECONDS = 0.25
 _KILL_SECONDS = 10.0
 _READ_BYTES = 1 << 16
 
-_ALLOWED = frozenset(
-    # fmt: off
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TERM",
-        "TMPDIR",
-        "TEMP",
-        "TMP",
-        "VIRTUAL_ENV",
-        "LD_LIBRARY_PATH",
-        "DYLD_LIBRARY_PATH",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "CC",
-        "CXX",
-    }
-    # fmt: on
-)
+# fmt: off
+_ALLOWED = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
+    "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CC", "CXX",
+})
+# fmt: on
 _ALLOWED_PREFIXES = (
     "LC_",
     "PYTHON",

@@ -246,6 +246,7 @@ def test_fork_chain_dies(tmp_path: Path):
     """Processes that keep forking a successor are all found."""
     code = """
     import os, time
+    open("last.pid", "w").write(str(os.getpid()))
     for _ in range(200):
         if os.fork():
             os._exit(0)
