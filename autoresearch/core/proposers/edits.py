@@ -142,10 +142,10 @@ def _places(text: str, search: str) -> list[int]:
 
 
 def _many(path: str, text: str, places: Sequence[int]) -> str:
-    lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in places[:5])
+    lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in places[:5]) + (", ..." if len(places) > 5 else "")
     return (
-        f"A search block matches {len(places)} places in {path} (lines {lines}{', ...' if len(places) > 5 else ''}) and "
-        "must match exactly one. Add lines before or after until only one place fits."
+        f"A search block matches {len(places)} places in {path} (lines {lines}) and must "
+        "match exactly one. Add lines before or after until only one place fits."
     )
 
 

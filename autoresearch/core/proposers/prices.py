@@ -95,7 +95,7 @@ class Price:
 
 
 def _rate(fresh: float, out: float, read: float = 0.1) -> Rate:
-    """Return a rate with Anthropic's cache factors: reading costs `read`, writing 1.25 (5 min) or 2 (1 h) times `fresh`."""
+    """Return a rate with Anthropic's cache factors: reading costs `read`, writing 1.25 or 2 (1 h) times `fresh`."""
     return Rate(fresh=fresh, out=out, cache_read=fresh * read, write_5m=fresh * 1.25, write_1h=fresh * 2)
 
 

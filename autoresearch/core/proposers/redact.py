@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-__all__ = ["MARK", "Redactor", "clean", "one_line"]
+__all__ = ["MARK", "Redactor", "clean", "ending", "one_line"]
 
 MARK = "[redacted:"
 """How every replacement begins; an answer that contains it would write a hole into the artifact."""
@@ -14,9 +14,10 @@ MARK = "[redacted:"
 _SHORTEST_VALUE = 8  # a shorter value is as likely a word of the text as the secret
 
 # Words of a variable's name, between underscores, that say its value is a secret.
-_SECRET_WORDS = frozenset(
-    ("apikey", "auth", "authorization", "bearer", "credential", "credentials", "dsn", "key", "keys", "passphrase")
-    + ("passwd", "password", "pat", "pwd", "secret", "secrets", "token", "tokens", "webhook")
+_SECRET_WORD = re.compile(
+    "(?:^|_)(?:apikey|auth|authorization|bearer|credentials?|dsn|keys?|passphrase|passwd|password|pat|pwd|secrets?|tokens?"
+    "|webhook)(?:_|$)",
+    re.IGNORECASE,
 )
 # Variables whose names only look like it.
 _HARMLESS = frozenset({"GPG_KEY", "OLDPWD", "PWD", "SSH_AUTH_SOCK"})
@@ -81,22 +82,23 @@ class Redactor:
 
 
 def _names_a_secret(name: str) -> bool:
-    return name not in _HARMLESS and not _SECRET_WORDS.isdisjoint(name.lower().split("_"))
+    return name not in _HARMLESS and _SECRET_WORD.search(name) is not None
 
 
-def clean(text: str, limit: int) -> str:
-    """Return captured text fit for a prompt: without escape sequences, control characters and invisible marks.
-
-    At most `limit` characters of it are left. Too long a text keeps its end, because programs say last what killed them.
-    """
+def clean(text: str) -> str:
+    """Return captured text without escape sequences, control characters and invisible marks; line ends become \\n."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    text = "".join(c for c in text if c in _KEPT_CONTROLS or unicodedata.category(c) not in _DROPPED)
+    return "".join(c for c in text if c in _KEPT_CONTROLS or unicodedata.category(c) not in _DROPPED)
+
+
+def ending(text: str, limit: int) -> str:
+    """Return the last `limit` characters and say what was left out; programs say last what killed them."""
     if len(text) <= limit:
         return text
     return f"[... {len(text) - limit} earlier characters left out ...]\n{text[-limit:]}"
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return `text` as a single line of at most `limit` characters, without controls; a longer text keeps its start."""
-    text = " ".join(clean(text, max(limit, len(text))).split())
+    """Return `text` cleaned, as a single line of at most `limit` characters; a longer text keeps its start."""
+    text = " ".join(clean(text).split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
