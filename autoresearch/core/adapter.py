@@ -156,6 +156,10 @@ class ArmTotals:
         return self.total / self.n
 
 
+def no_progress(share: float, text: str) -> None:
+    """Report to nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Where a run lives.
@@ -163,14 +167,12 @@ class Workspace:
     Attributes:
         path: The folder with the artifact and `autoresearch.toml`.
         options: The table `[adapter]` of `autoresearch.toml` overlaid by `--set name=value`.
+        progress: Call it with (share done in 0..1, a few words) while preparing takes long.
     """
 
     path: Path
     options: Mapping[str, str] = field(default_factory=dict)
-
-
-def _no_progress(share: float, text: str) -> None:
-    """Report to nobody."""
+    progress: Callable[[float, str], None] = no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class RunContext:
     budget_seconds: float | None = None
     device: str | None = None
     sandbox: str = "limits"
-    progress: Callable[[float, str], None] = _no_progress
+    progress: Callable[[float, str], None] = no_progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@
     ├── EnvironmentNotReadyError    the machine is at fault: stop the run, never book it on a candidate
     ├── CandidateError              the candidate is at fault: record it, keep the incumbent, go on
     │   └── InvalidCandidateError   a gate failed, its value would not be the metric: outcome `invalid`
-    └── ProposalError               the proposer failed: a row of its own with its cost, then try again
-        ├── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
-        └── BudgetExhaustedError        the next call could exceed the cap: end the run with that reason
+    ├── ProposalError               the proposer failed: a row of its own with its cost, then try again
+    │   ├── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
+    │   └── BudgetExhaustedError        the next call could exceed the cap: end the run with that reason
+    └── RunStoppedError             the loop ends the run by itself, and says why
 
 Anything else that escapes is our bug and keeps its traceback. Every message says what happened, why, and what to do
 next; callers print it as it is.
@@ -71,3 +72,7 @@ class NothingLeftToProposeError(ProposalError):
 
 class BudgetExhaustedError(ProposalError):
     """The next call could cost more than what is left of the run's dollars or tokens, so it was not made."""
+
+
+class RunStoppedError(AutoresearchError):
+    """The loop ends the run by itself; the message is the reason that goes into the ledger."""

@@ -94,7 +94,7 @@ class Settings:
         model: Model of the proposer.
         policy: `bayes`, `greedy` or another registered name; None: the default for the kind of adapter.
         policy_parameters: Parameters of the policy.
-        seed: Base seed; measurement k of an artifact uses seed + k, for every artifact alike.
+        seed: Base seed (0 where none is chosen); measurement k of an artifact uses seed + k, for every artifact alike.
         baseline_runs: How often the baseline is measured at first; None: 3, or 2 where the adapter states its noise.
         budget_seconds: Budget of one measurement.
         device: Device of the measurements.
@@ -108,7 +108,7 @@ class Settings:
     model: str | None = None
     policy: str | None = None
     policy_parameters: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 0
+    seed: int | None = None
     baseline_runs: int | None = None
     budget_seconds: float | None = None
     device: str | None = None
@@ -227,7 +227,8 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     policy.add(tomlkit.comment('name = "bayes"        # or "greedy"'))
     document.add("policy", policy)
     budget = tomlkit.table()
-    budget.add(tomlkit.comment("experiments = 100    # per session; also hours, max_usd, max_tokens, patience, target"))
+    budget.add("experiments", 100)
+    budget.add(tomlkit.comment("per session; also hours, max_usd, max_tokens, max_samples, target, patience"))
     document.add("budget", budget)
     table = tomlkit.table()
     for key, value in options.items():

@@ -1,0 +1,719 @@
+"""The run: one LangGraph run per experiment under a budget, with resume, signals and a reason for every end."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import os
+import platform
+import shutil
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+from autoresearch.core import lock, memory, registry
+from autoresearch.core.adapter import Adapter, LiveAdapter, OffersEstimate, OffersWorkspace, RunContext, Workspace
+from autoresearch.core.artifact import Artifact
+from autoresearch.core.budget import Limits, Spent, limit_reached
+from autoresearch.core.decision import Policy
+from autoresearch.core.decision.policies import create_policy
+from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, RunStoppedError, UsageError
+from autoresearch.core.graph import Reporter, Services, State, build_graph, fingerprint_of, request_for
+from autoresearch.core.ledger import Experiment, Ledger, Run, Session
+from autoresearch.core.proposers import Proposer
+from autoresearch.core.readmodel import RunStatus, status_of
+from autoresearch.core.store import Store
+from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings
+
+POLL_SECONDS = 0.5
+"""How often a paused or waiting run looks at the control table."""
+
+_DEFAULT_POLICY = "bayes"
+_RESUMABLE = ("interrupted", "environment", "stopped", "error")
+"""Beginnings of reasons after which the next `run` goes on with the same budget; so does a session killed without one."""
+
+
+class Silent:
+    """A reporter that says nothing; the default of the Python API."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def phase(self, number: int, name: str) -> None:
+        """Say nothing."""
+
+    def progress(self, share: float, text: str) -> None:
+        """Say nothing."""
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a call of `run` ended.
+
+    Attributes:
+        status: The run in figures.
+        reason: Why this session ended.
+        interrupted: True after Ctrl-C.
+        workspace: Folder of the workspace.
+        branch: Git branch that holds the kept steps.
+    """
+
+    status: RunStatus
+    reason: str
+    interrupted: bool
+    workspace: Path
+    branch: str
+
+
+def run(
+    adapter: str | Adapter | None = None,
+    *,
+    workspace: str | Path | None = None,
+    proposer: str | Proposer | None = None,
+    policy: str | Policy | None = None,
+    policy_parameters: Mapping[str, float] | None = None,
+    model: str | None = None,
+    experiments: int | None = None,
+    hours: float | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    max_samples: int | None = None,
+    target: float | None = None,
+    patience: int | None = None,
+    seed: int | None = None,
+    baseline_runs: int | None = None,
+    budget_seconds: float | None = None,
+    device: str | None = None,
+    approve: bool | None = None,
+    options: Mapping[str, str] | None = None,
+    new: bool = False,
+    reporter: Reporter | None = None,
+) -> RunResult:
+    """Run the loop in a workspace until a limit ends it; go on where the last session stopped.
+
+    Does what `autoresearch run` does. Every choice left out comes from `autoresearch.toml`.
+
+    Args:
+        adapter: Name of a registered adapter, or an adapter itself.
+        workspace: Folder to work in; by default the current folder if it is a workspace, else `./autoresearch-<adapter>`.
+        proposer: Name of a proposer, or a proposer itself.
+        policy: Name of a policy, or a policy itself.
+        policy_parameters: Parameters of a policy given by name.
+        model: Model of the proposer.
+        experiments: Stop after this many finished experiments in this session; see `Limits` for the other limits.
+        hours: Stop after this many hours.
+        max_usd: Stop before more than this is spent on proposals.
+        max_tokens: Stop before more tokens than this are used by proposals.
+        max_samples: Stop after this many measurements.
+        target: Stop when the incumbent is believed to be this good.
+        patience: Stop after this many experiments in a row without a keep.
+        seed: Base seed of the measurements and of offline proposers.
+        baseline_runs: How often the baseline is measured first.
+        budget_seconds: Budget of one measurement in seconds.
+        device: Device of the measurements.
+        approve: Wait for a person's approval before each candidate is measured.
+        options: Options of the adapter, on top of the table `[adapter]`.
+        new: Begin a new run from the artifact as it is now, even where an earlier one could go on.
+        reporter: Hears what happens.
+
+    Raises:
+        UsageError: If the request cannot be carried out as asked.
+        EnvironmentNotReadyError: If the machine is at fault; run again once it is mended.
+    """
+    limits = {
+        "experiments": experiments,
+        "hours": hours,
+        "max_usd": max_usd,
+        "max_tokens": max_tokens,
+        "max_samples": max_samples,
+        "target": target,
+        "patience": patience,
+    }
+    chosen = Settings(limits=Limits(**limits))
+    name = adapter if isinstance(adapter, str) else None
+    layout = find_workspace(Path(workspace) if workspace else None, cwd=Path.cwd(), adapter=name)
+    if layout is None:
+        there = ", ".join(entry.name for entry in registry.registered(registry.ADAPTERS)) or "none"
+        raise UsageError(
+            f"There is no workspace here. Name an adapter to make one: autoresearch run --adapter NAME (found {there})."
+        )
+    said = reporter or Silent()
+    settings = _settings_of(layout, name, isinstance(adapter, str | None), options or {}, said).overlay(
+        proposer=proposer if isinstance(proposer, str) else None,
+        policy=policy if isinstance(policy, str) else None,
+        policy_parameters=policy_parameters,
+        model=model,
+        seed=seed,
+        baseline_runs=baseline_runs,
+        budget_seconds=budget_seconds,
+        device=device,
+        approve=approve,
+        options=options,
+    )
+    layout.make_state()
+    with lock.held(layout), _machine_faults(), Ledger.open(layout.ledger) as ledger:
+        driver = _Driver(layout, ledger, said, settings)
+        driver.begin(
+            adapter if not isinstance(adapter, str | None) else None,
+            policy if not isinstance(policy, str | None) else None,
+            proposer if not isinstance(proposer, str | None) else None,
+            chosen.limits,
+            new=new,
+        )
+        return driver.work()
+
+
+def create_workspace(layout: Layout, adapter: str, options: Mapping[str, str]) -> list[Path]:
+    """Write a new workspace and return its files; files that are already there stay as they are.
+
+    Raises:
+        UsageError: If there is a workspace already, or the adapter cannot write one.
+        EnvironmentNotReadyError: If the folder cannot be written.
+    """
+    if layout.config.exists():
+        raise UsageError(f"{layout.root} is a workspace already.\nRun it: autoresearch run -w {layout.root}")
+    created, _ = registry.create_adapter(adapter, options)
+    files = dict(created.workspace_files()) if isinstance(created, OffersWorkspace) else {}
+    files[layout.config.name] = config_text(adapter, options)
+    written = []
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+        for relative, text in files.items():
+            path = layout.root / relative
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                written.append(path)
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"The workspace {layout.root} cannot be written: {error.strerror}.\nChoose another folder with -w DIR."
+        ) from error
+    layout.make_state()
+    return written
+
+
+def _settings_of(
+    layout: Layout, adapter: str | None, by_name: bool, options: Mapping[str, str], reporter: Reporter
+) -> Settings:
+    """Read the workspace's settings; make the workspace first where an adapter is named and there is none."""
+    if not by_name and not layout.config.exists():
+        return Settings(adapter=None)  # the Python API with an adapter object needs no configuration
+    if not layout.config.exists() and adapter is not None:
+        create_workspace(layout, adapter, options)
+        reporter.say(f"Made a workspace in {layout.root}")
+    settings = read_settings(layout)
+    if adapter is not None and settings.adapter not in (None, adapter):
+        raise UsageError(
+            f"{layout.root} is a workspace of the adapter {settings.adapter!r}, not of {adapter!r}.\n"
+            "Leave --adapter out, or name another workspace with -w DIR."
+        )
+    return settings if adapter is None else settings.overlay(adapter=adapter)
+
+
+class _Driver:
+    """One session of a run; made, begun and worked once."""
+
+    def __init__(self, layout: Layout, ledger: Ledger, reporter: Reporter, settings: Settings) -> None:
+        self.layout = layout
+        self.ledger = ledger
+        self.reporter = reporter
+        self.settings = settings
+        self.interrupts = 0
+        self.stop_wanted: str | None = None
+
+    # Beginning
+
+    def begin(
+        self,
+        adapter: Adapter | None,
+        policy: Policy | None,
+        proposer: Proposer | None,
+        limits: Limits,
+        *,
+        new: bool,
+    ) -> None:
+        """Open or create the run and its session; nothing is measured and nothing is paid yet."""
+        name, distribution, version = self._open_adapter(adapter)
+        earlier = None if new else self.ledger.latest_run(name)
+        if earlier is not None:
+            self._adopt(earlier, policy)
+        self.policy = policy or create_policy(
+            self.settings.policy or _DEFAULT_POLICY, dict(self.settings.policy_parameters)
+        )
+        self.proposer = proposer or choose_proposer(self.settings, self.reporter)
+        self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
+        self.store = Store.open(self.layout.root)
+        self.run = earlier or self._create_run(name, distribution, version)
+        if earlier is not None:
+            self._resume(earlier)
+        self._begin_session(limits)
+
+    def _open_adapter(self, given: Adapter | None) -> tuple[str, str, str]:
+        """Create the adapter; return its name, distribution and version."""
+        if given is None:
+            if self.settings.adapter is None:
+                raise UsageError(
+                    f'{self.layout.config} names no adapter.\nAdd adapter = "NAME" to [run], or give --adapter NAME.'
+                )
+            created, entry = registry.create_adapter(self.settings.adapter, self.settings.options)
+            identity = (entry.name, entry.distribution, entry.version)
+        else:
+            registry.check_adapter(given, type(given).__module__)
+            created = given
+            identity = (type(given).__name__, type(given).__module__, "")
+        if isinstance(created, LiveAdapter) and not isinstance(created, Adapter):
+            raise UsageError(
+                f"{identity[0]} is a live adapter, and this release runs measured adapters only.\n"
+                "See what is supported: autoresearch adapters"
+            )
+        self.adapter = created
+        return identity
+
+    def _adopt(self, run: Run, policy: Policy | None) -> None:
+        """Take over what a run was started with; refuse what would change it midway."""
+        asked = self.settings
+        options = {**run.options, **asked.options}
+        wanted: dict[str, tuple[Any, Any]] = {
+            "policy": (policy.name if policy else asked.policy or run.policy, run.policy),
+            "seed": (run.seed if asked.seed is None else asked.seed, run.seed),
+            "budget_seconds": (asked.budget_seconds or run.budget_seconds, run.budget_seconds),
+            "device": (asked.device or run.device, run.device),
+            "options": (options, run.options),
+        }
+        parameters = {**run.policy_parameters, **asked.policy_parameters}
+        if wanted["policy"][0] == run.policy:
+            wanted["policy parameters"] = (parameters, run.policy_parameters)
+        changed = [f"{name} {old!r} -> {new!r}" for name, (new, old) in wanted.items() if new != old]
+        if changed:
+            raise UsageError(
+                f"The run {run.id} keeps the rules it was started with, and this would change {'; '.join(changed)}.\n"
+                "Leave that out to go on with it, or begin a new run: --new"
+            )
+        self.settings = replace(
+            asked,
+            policy=run.policy,
+            policy_parameters=run.policy_parameters,
+            seed=run.seed,
+            budget_seconds=run.budget_seconds,
+            device=run.device,
+            options=run.options,
+        )
+
+    def _create_run(self, name: str, distribution: str, version: str) -> Run:
+        now = _now()
+        artifact = Artifact.read(self.layout.root, self.adapter.scope.editable)
+        if not artifact.files:
+            raise UsageError(
+                f"{self.layout.root} holds no artifact: nothing matches {', '.join(self.adapter.scope.editable)}.\n"
+                f"Write one with autoresearch init --adapter {name} DIR, or put your own file there."
+            )
+        run_id = f"{name}-{now:%Y%m%d-%H%M%S}"
+        commit = self.store.baseline(run_id, artifact, at=now)
+        self.reporter.say(f"Run {run_id}: policy {self.policy.name}, proposals by {self.proposer.name}.")
+        return self.ledger.add_run(
+            Run(
+                id=run_id,
+                adapter=name,
+                adapter_distribution=distribution,
+                adapter_version=version,
+                metric=memory.metric_as_json(self.adapter.metric),
+                policy=self.policy.name,
+                policy_parameters=dict(self.policy.parameters),
+                proposer=self.proposer.name,
+                model=self.settings.model or "",
+                seed=self.settings.seed or 0,
+                options=dict(self.settings.options),
+                budget_seconds=self.settings.budget_seconds,
+                device=self.settings.device,
+                state="running",
+                stop_reason=None,
+                ref=f"refs/heads/autoresearch/{run_id}",
+                baseline_commit=commit,
+                evaluator_fingerprint=fingerprint_of(self.adapter),
+                created=now,
+            )
+        )
+
+    def _resume(self, run: Run) -> None:
+        """Say what was found, and refuse to compare values that are not comparable."""
+        found = fingerprint_of(self.adapter)
+        if found != run.evaluator_fingerprint:
+            raise EnvironmentNotReadyError(
+                f"The evaluator or its data changed since run {run.id} began, so new values could not be compared.\n"
+                "Put the old data or release back, or begin a new run: --new"
+            )
+        rows = self.ledger.experiments(run.id)
+        done = [row for row in rows if row.outcome is not None and row.number > 0]
+        kept = sum(row.outcome == "kept" for row in done)
+        self.reporter.say(f"Going on with run {run.id}: {len(done)} experiments, {kept} kept.")
+        for row in rows:
+            if row.outcome is None:
+                what = "the baseline" if row.number == 0 else f"experiment {row.number}"
+                self.reporter.say(f"Found {what} unfinished ({row.hypothesis}); it goes on where it stopped.")
+        here = Artifact.read(self.layout.root, self.adapter.scope.editable)
+        if here != self.store.read(run.baseline_commit, self.adapter.scope.editable):
+            self.reporter.say(
+                "The artifact in the workspace differs from this run's baseline; the run goes on from its own "
+                "incumbent. To start from your file: --new"
+            )
+
+    def _begin_session(self, asked: Limits) -> None:
+        """Begin a session: with a fresh budget, or with the rest of one that was cut off."""
+        sessions = self.ledger.sessions(self.run.id)
+        last = sessions[-1] if sessions else None
+        numbers = [row.number for row in self.ledger.experiments(self.run.id) if row.outcome is not None]
+        first, limits, self.seconds_before = max(numbers, default=0) + 1, self.settings.limits, 0.0
+        if last is not None and (last.reason is None or last.reason.startswith(_RESUMABLE)):
+            same = [row for row in sessions if row.first_number == last.first_number]
+            first, limits = last.first_number, Limits(**last.limits)
+            self.seconds_before = sum(_session_seconds(row, self.ledger) for row in same)
+        self.limits = Limits(**{**limits.as_json(), **asked.as_json()})
+        self.first_number = first
+        self.began = time.monotonic()
+        self.session = self.ledger.add_session(
+            Session(
+                run_id=self.run.id,
+                started=_now(),
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                limits=self.limits.as_json(),
+                first_number=first,
+                versions=versions(),
+            )
+        )
+        self.ledger.update_run(self.run.id, state="running", stop_reason=None)
+
+    # Working
+
+    def work(self) -> RunResult:
+        """Run experiments until something ends the session; write down why."""
+        with self._signals(), _checkpointer(self.layout) as saver:
+            graph = build_graph().compile(checkpointer=saver)
+            try:
+                reason = self._loop(graph, saver)
+            except RunStoppedError as error:
+                reason = f"proposer: {error}" if self._baseline_done() else str(error)
+                self._end(reason)
+                if not self._baseline_done():
+                    raise
+            except KeyboardInterrupt:
+                reason = "interrupted at once"
+            except AutoresearchError as error:
+                self._end(f"environment: {error}")
+                raise
+            except BaseException as error:
+                # The ledger must not say "running" of a session that a bug ended; the traceback goes on its way.
+                self._end(f"error: {type(error).__name__}: {error}")
+                raise
+        self._end(reason)
+        return RunResult(
+            status=status_of(self.ledger, self.ledger.run(self.run.id), at_work=True, policy=self.policy),
+            reason=reason,
+            interrupted=reason.startswith("interrupted"),
+            workspace=self.layout.root,
+            branch=f"autoresearch/{self.run.id}",
+        )
+
+    def _loop(self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver) -> str:
+        """Run one experiment after another; return why it ended."""
+        estimated = False
+        while True:
+            self._obey_controls()
+            reason = self.stop_wanted or self._limit_reached()
+            if reason:
+                return reason
+            number = self._next_number()
+            if number > 0 and not estimated:
+                self._say_estimate(number)
+                estimated = True
+            self._one_experiment(graph, saver, number)
+            finished = self.ledger.experiment(self.run.id, number)
+            if finished is not None and finished.outcome is not None:
+                self.reporter.experiment_ended(finished)
+
+    def _one_experiment(
+        self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver, number: int
+    ) -> None:
+        """Run the graph of one experiment to its end, from its last checkpoint where there is one."""
+        thread = f"{self.run.id}/{number}"
+        config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 1000}
+        snapshot = graph.get_state(config)
+        entry: Any = None if snapshot.next else {"number": number}
+        services = self._services()
+        while True:
+            result = graph.invoke(entry, config, context=services, durability="sync")
+            if "__interrupt__" not in result:
+                break
+            entry = Command(resume=self._wait_for_approval(number))
+        saver.delete_thread(thread)
+
+    def _services(self) -> Services:
+        return Services(
+            run=self.run,
+            session_id=self.session.id or 0,
+            session_started=self.session.started,
+            ledger=self.ledger,
+            store=self.store,
+            layout=self.layout,
+            adapter=self.adapter,
+            proposer=self.proposer,
+            policy=self.policy,
+            settings=self.settings,
+            reporter=self.reporter,
+            now=_now,
+            sleep=self._sleep,
+            budget_left=self._budget_left,
+        )
+
+    def _next_number(self) -> int:
+        finished = [row.number for row in self.ledger.experiments(self.run.id) if row.outcome is not None]
+        return max(finished, default=-1) + 1
+
+    def _baseline_done(self) -> bool:
+        row = self.ledger.experiment(self.run.id, 0)
+        return row is not None and row.outcome is not None
+
+    # Budget
+
+    def _spent(self) -> Spent:
+        experiments = self.ledger.experiments(self.run.id)
+        totals = self.ledger.totals(self.run.id, since_number=self.first_number)
+        return Spent(
+            experiments=totals.experiments,
+            seconds=self.seconds_before + time.monotonic() - self.began,
+            usd=totals.usd,
+            tokens=totals.tokens,
+            samples=totals.measurements,
+            since_keep=memory.experiments_since_keep([row for row in experiments if row.number >= self.first_number]),
+        )
+
+    def _limit_reached(self) -> str | None:
+        if not self._baseline_done():
+            return None
+        value = None
+        if self.limits.target is not None:
+            experiments = self.ledger.experiments(self.run.id)
+            measurements = self.ledger.run_measurements(self.run.id)
+            value = memory.belief(self.policy, self.adapter.metric, experiments, measurements).value
+        return limit_reached(self.limits, self._spent(), self.adapter.metric, value)
+
+    def _budget_left(self) -> tuple[float | None, int | None]:
+        """Return the dollars and tokens that the session may still spend; None without a cap."""
+        if self.limits.max_usd is None and self.limits.max_tokens is None:
+            return None, None
+        spent = self._spent()
+        usd = None if self.limits.max_usd is None else self.limits.max_usd - spent.usd
+        tokens = None if self.limits.max_tokens is None else self.limits.max_tokens - spent.tokens
+        return usd, tokens
+
+    def _say_estimate(self, number: int) -> None:
+        """Say what the session will take before the first call that may cost something."""
+        services = self._services()
+        cost = self.proposer.estimate(request_for(services, {"number": number, "attempt": 0}))
+        seconds = self._measure_seconds() * 1.3 + cost.seconds
+        left = "each experiment"
+        factor = 1
+        if self.limits.experiments is not None:
+            factor = max(0, self.limits.experiments - self._spent().experiments)
+            left = f"{factor} experiments"
+        hours = seconds * factor / 3600
+        span = f"{hours:.1f} h" if hours >= 2 else f"{seconds * factor / 60:.1f} min"
+        self.reporter.say(
+            f"Estimate for {left}: about {span} (1.3 measurements each, some are taken twice) and "
+            f"${cost.usd * factor:.2f} for proposals ({cost.basis})."
+        )
+        if cost.usd > 0 and self.limits.max_usd is None:
+            self.reporter.say("There is no cap on the cost; set one with --max-usd.")
+
+    def _measure_seconds(self) -> float:
+        """Return how long one measurement takes: as seen on the baseline, else as the adapter expects."""
+        baseline = self.ledger.experiment(self.run.id, 0)
+        rows = self.ledger.measurements(baseline.id) if baseline is not None and baseline.id is not None else []
+        if rows:
+            return sum(row.seconds for row in rows) / len(rows)
+        if isinstance(self.adapter, OffersEstimate):
+            context = RunContext(self.layout.state / "run.log", self.layout.state, self.settings.budget_seconds)
+            return self.adapter.measure_seconds(context)
+        return 0.0
+
+    # Steering
+
+    def _obey_controls(self) -> None:
+        """Carry out what people sent through the control table."""
+        paused = False
+        while True:
+            for message in self.ledger.pending(self.run.id):
+                if message.command in ("approve", "reject"):
+                    continue  # answered where an experiment waits for it
+                self.ledger.mark_handled(message.id)
+                if message.command == "pause":
+                    paused = True
+                elif message.command == "resume":
+                    paused = False
+                elif message.command == "stop":
+                    self.stop_wanted = "stopped by a person"
+            if not paused or self.stop_wanted:
+                break
+            self._show_paused()
+            time.sleep(POLL_SECONDS)
+        if self.ledger.run(self.run.id).state == "paused":
+            self.ledger.update_run(self.run.id, state="running")
+            self.reporter.say("Resumed.")
+
+    def _show_paused(self) -> None:
+        if self.ledger.run(self.run.id).state != "paused":
+            self.ledger.update_run(self.run.id, state="paused")
+            self.reporter.say("Paused; go on with autoresearch resume, or end with autoresearch stop.")
+
+    def _wait_for_approval(self, number: int) -> str:
+        """Return `approve` or `reject` once a person said so; ends the session when asked to stop meanwhile."""
+        self.reporter.say(
+            f"Experiment {number} waits: autoresearch show {number} --diff, then autoresearch approve {number} "
+            f"or autoresearch reject {number}"
+        )
+        while True:
+            for message in self.ledger.pending(self.run.id):
+                if message.command in ("approve", "reject") and message.argument == str(number):
+                    self.ledger.mark_handled(message.id)
+                    return message.command
+            self._obey_controls()
+            if self.stop_wanted:
+                raise KeyboardInterrupt
+            time.sleep(POLL_SECONDS)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait, but not past a wish to stop."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.stop_wanted:
+            time.sleep(min(POLL_SECONDS, until - time.monotonic()) if until > time.monotonic() else 0)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C once: finish this experiment; twice, or a request to terminate: now."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signal handlers belong to the main thread; a caller elsewhere steers by the control table
+            return
+
+        def on_interrupt(number: int, frame: object) -> None:
+            self.interrupts += 1
+            if self.interrupts > 1:
+                raise KeyboardInterrupt
+            self.stop_wanted = "interrupted after finishing the experiment"
+            self.reporter.say("Finishing this experiment; press Ctrl-C again to stop at once.")
+
+        def on_terminate(number: int, frame: object) -> None:
+            raise KeyboardInterrupt
+
+        previous = {signal.SIGINT: signal.signal(signal.SIGINT, on_interrupt)}
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                previous[getattr(signal, name)] = signal.signal(getattr(signal, name), on_terminate)
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _end(self, reason: str) -> None:
+        """Write down why the session ended."""
+        now = _now()
+        self.ledger.update_session(self.session.id, ended=now, reason=reason)
+        self.ledger.update_run(self.run.id, state="stopped", stop_reason=reason, ended=now)
+
+
+def choose_proposer(settings: Settings, reporter: Reporter) -> Proposer:
+    """Return the proposer that was asked for: `claude` with a key, else `search`, where nobody asked.
+
+    Raises:
+        UsageError: If there is no proposer of that name.
+    """
+    has_key = bool(os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
+    name = settings.proposer or ("claude" if has_key else "search")
+    if settings.proposer is None:
+        why = "an Anthropic key is set" if has_key else "no ANTHROPIC_API_KEY is set; offline and free"
+        reporter.say(f"Proposer: {name} ({why}).")
+    if name == "search":
+        from autoresearch.core.proposers.search import SearchProposer
+
+        return SearchProposer(seed=settings.seed or 0)
+    if name == "claude":
+        from autoresearch.core.proposers.claude import ClaudeProposer
+
+        return ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
+    raise UsageError(f"There is no proposer named {name!r}; known are claude and search.")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that could change a result."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in ("autoresearch", "langgraph", "anthropic", "optuna", "scipy", "numpy", "torch", "sqlmodel"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an extra that is not installed has no version
+    return found
+
+
+def _session_seconds(session: Session, ledger: Ledger) -> float:
+    """Return how long a session lasted; of a killed one, until the last thing that it wrote down."""
+    end = session.ended
+    if end is None:
+        written = [
+            row.ended or row.started for row in ledger.experiments(session.run_id) if row.session_id == session.id
+        ]
+        end = max(written, default=session.started)
+    return max(0.0, (end - session.started).total_seconds())
+
+
+@contextmanager
+def _checkpointer(layout: Layout) -> Iterator[SqliteSaver]:
+    """Open LangGraph's checkpointer; its file holds the experiment in flight and nothing else."""
+    connection = sqlite3.connect(layout.checkpoints, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        yield SqliteSaver(connection)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _machine_faults() -> Iterator[None]:
+    """Turn what the system says of a full disk into the sentence that a person needs."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _disk_full(str(error.filename or "")) from error
+    except Exception as error:
+        if "database or disk is full" not in str(error):
+            raise
+        raise _disk_full("the ledger") from error
+
+
+def _disk_full(where: str) -> EnvironmentNotReadyError:
+    free = shutil.disk_usage(Path.cwd()).free / 1e6
+    return EnvironmentNotReadyError(
+        f"The disk is full: {where or 'a file'} could not be written ({free:.0f} MB free here).\n"
+        "Free some space and run again; the run goes on where it stopped."
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

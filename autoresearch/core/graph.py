@@ -1,0 +1,640 @@
+"""One experiment as a LangGraph graph: thin nodes over pure functions.
+
+    propose -> check -> approve -> observe -> decide -> keep | revert -> record
+       ^         |                    |  ^       |
+       |         | refused            |  +-------+ continue
+       +---------+---- repair <-------+ crash
+
+Every node may run twice, because a kill can fall between a side effect and its checkpoint. So every node is idempotent:
+proposals and measurements are inserted once and read back, commits carry the experiment's date and so get the same id
+again, the branch moves by compare-and-swap, and recording is one UPDATE. The state holds a few numbers; history lives in
+the ledger only.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+
+from autoresearch.core import memory
+from autoresearch.core.adapter import (
+    Adapter,
+    KeepsOutputs,
+    Measurement,
+    OffersBrief,
+    OffersFingerprint,
+    OffersKnobs,
+    Outcome,
+    RunContext,
+    Split,
+)
+from autoresearch.core.artifact import Artifact
+from autoresearch.core.check import refusal
+from autoresearch.core.decision import Decision, Policy, Verdict
+from autoresearch.core.errors import (
+    BudgetExhaustedError,
+    CandidateError,
+    InvalidCandidateError,
+    NothingLeftToProposeError,
+    ProposalError,
+    RunStoppedError,
+)
+from autoresearch.core.formats import results_tsv, write_by_rename
+from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
+from autoresearch.core.proposers import Cost, FailedCandidate, Proposal, ProposalRequest, Proposer
+from autoresearch.core.store import Store
+from autoresearch.core.workspace import PROGRAM_NAME, Layout, Settings
+
+MAX_REPAIRS = 2
+"""A candidate that crashes goes back to its proposer this often, then it counts as crashed."""
+
+MAX_DISTURBED = 3
+"""A measurement that something disturbed is taken this often, then the experiment ends without a verdict."""
+
+BASELINE_HYPOTHESIS = "The artifact as found."
+
+
+class Reporter(Protocol):
+    """Hears what a run does; the command line draws it, the Python API stays silent."""
+
+    def say(self, text: str) -> None:
+        """One sentence to the person."""
+        ...
+
+    def phase(self, number: int, name: str) -> None:
+        """A node begins."""
+        ...
+
+    def progress(self, share: float, text: str) -> None:
+        """Long work inside a node or a preparation advances."""
+        ...
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """An experiment was recorded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the nodes of one session work with; comes in by LangGraph's runtime context, never by the state."""
+
+    run: Run
+    session_id: int
+    session_started: datetime
+    ledger: Ledger
+    store: Store
+    layout: Layout
+    adapter: Adapter
+    proposer: Proposer
+    policy: Policy
+    settings: Settings
+    reporter: Reporter
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None] = time.sleep
+    budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
+
+
+class State(TypedDict, total=False):
+    """State of one experiment; everything in it is JSON."""
+
+    number: int
+    attempt: int  # of the proposal
+    repair: int
+    look: int
+    disturbed: int  # how often this look was disturbed
+    route: str  # the next node
+    outcome: str
+    reason: str
+    verdict: dict[str, Any]
+    timings: dict[str, float]
+
+
+Node = Callable[[State, Runtime[Services]], State]
+
+
+def build_graph() -> StateGraph[State, Services, State, State]:
+    """Return the uncompiled graph; compile it with a checkpointer and give it `Services` as context."""
+    graph: StateGraph[State, Services, State, State] = StateGraph(State, context_schema=Services)
+    for node in (propose, check, approve, observe, decide, keep, revert, record):
+        graph.add_node(node.__name__, _timed(node))
+    graph.add_edge(START, "propose")
+    graph.add_conditional_edges("propose", _route, ["propose", "check"])
+    graph.add_conditional_edges("check", _route, ["propose", "approve"])
+    graph.add_conditional_edges("approve", _route, ["observe", "revert"])
+    graph.add_conditional_edges("observe", _route, ["observe", "decide", "propose", "revert"])
+    graph.add_conditional_edges("decide", _route, ["observe", "keep", "revert"])
+    graph.add_edge("keep", "record")
+    graph.add_edge("revert", "record")
+    graph.add_edge("record", END)
+    return graph
+
+
+def _route(state: State) -> str:
+    return state["route"]
+
+
+def _timed(node: Node) -> Node:
+    """Wrap a node so that it announces itself and adds its seconds to the timings."""
+
+    def run_node(state: State, runtime: Runtime[Services]) -> State:
+        runtime.context.reporter.phase(state["number"], node.__name__)
+        began = time.monotonic()
+        update = node(state, runtime)
+        timings = dict(state.get("timings", {}))
+        timings[node.__name__] = timings.get(node.__name__, 0.0) + time.monotonic() - began
+        return {**update, "timings": timings}
+
+    return run_node
+
+
+# The nodes, in the order of an experiment.
+
+
+def propose(state: State, runtime: Runtime[Services]) -> State:
+    """Have one proposal written down: asked for once, read back ever after."""
+    services, number, attempt = runtime.context, state["number"], state.get("attempt", 0)
+    row = _proposal_row(services, number, attempt)
+    if row is None:
+        row = services.ledger.add_proposal(_ask(services, state))
+    if row.status in ("failed", "refused", "crashed"):
+        return {"route": "propose", "attempt": attempt + 1}
+    return {"route": "check", "attempt": attempt}
+
+
+def check(state: State, runtime: Runtime[Services]) -> State:
+    """Refuse what cannot be measured before anything is spent; begin the experiment otherwise."""
+    services, number = runtime.context, state["number"]
+    row = _need_proposal(services, state)
+    parent = _incumbent_artifact(services)
+    candidate = candidate_of(row, parent)
+    if number > 0:
+        tried = {
+            past.fingerprint for past in services.ledger.experiments(services.run.id) if past.number != number
+        } | _crashed_fingerprints(services, number)
+        reason = refusal(parent, candidate, services.adapter.scope, tried, services.adapter)
+        if reason is not None:
+            services.ledger.update_proposal(row.id, status="refused", reason=reason)
+            return {"route": "propose", "attempt": state["attempt"] + 1}
+    _begin(services, state, row, parent, candidate)
+    services.ledger.update_proposal(row.id, status="accepted")
+    return {"route": "approve", "look": 0, "disturbed": 0}
+
+
+def approve(state: State, runtime: Runtime[Services]) -> State:
+    """Wait for a person where the run was told to; the driver resumes the graph with the answer."""
+    if not runtime.context.settings.approve or state["number"] == 0:
+        return {"route": "observe"}
+    answer = interrupt({"number": state["number"]})
+    if answer == "approve":
+        return {"route": "observe"}
+    return {"route": "revert", "outcome": Outcome.REVERTED.value, "reason": "rejected by a person"}
+
+
+def observe(state: State, runtime: Runtime[Services]) -> State:
+    """Take one measurement of the candidate and write it down."""
+    services = runtime.context
+    experiment = _need_experiment(services, state["number"])
+    try:
+        row = _measured_before(services, experiment, state) or _measure(services, experiment, state)
+    except CandidateError as error:
+        return _crashed(services, state, experiment, error)
+    if row.disturbed is None:
+        return {"route": "decide", "disturbed": 0}
+    disturbed = state.get("disturbed", 0) + 1
+    if disturbed < MAX_DISTURBED:
+        return {"route": "observe", "disturbed": disturbed}
+    reason = f"every measurement was disturbed: {row.disturbed}"
+    return {"route": "revert", "outcome": Outcome.INCONCLUSIVE.value, "reason": reason}
+
+
+def decide(state: State, runtime: Runtime[Services]) -> State:
+    """Let the policy judge the evidence; the baseline is kept once it was measured often enough."""
+    services, number, look = runtime.context, state["number"], state.get("look", 0)
+    experiment = _need_experiment(services, number)
+    if number == 0:
+        wanted = baseline_runs(services.settings, services.adapter.metric.noise)
+        verdict = Verdict(Decision.KEEP if look + 1 >= wanted else Decision.CONTINUE, f"measured {look + 1} times")
+    else:
+        experiments, measurements = _rows(services)
+        known = memory.evidence(services.adapter.metric, experiments, measurements, experiment)
+        verdict = services.policy.decide(known)
+    if verdict.decision is Decision.CONTINUE:
+        return {"route": "observe", "look": look + 1, "verdict": _verdict_json(verdict)}
+    kept = verdict.decision is Decision.KEEP
+    outcome = Outcome.KEPT if kept else Outcome.INCONCLUSIVE if verdict.inconclusive else Outcome.REVERTED
+    return {
+        "route": "keep" if kept else "revert",
+        "outcome": outcome.value,
+        "reason": verdict.reason,
+        "verdict": _verdict_json(verdict),
+    }
+
+
+def keep(state: State, runtime: Runtime[Services]) -> State:
+    """Make the candidate the incumbent: one commit on the run's branch, outputs copied."""
+    services = runtime.context
+    experiment = _need_experiment(services, state["number"])
+    if experiment.number == 0:
+        commit = services.run.baseline_commit
+    else:
+        artifact = services.store.read(experiment.candidate_commit or "", services.adapter.scope.editable)
+        message = kept_message(experiment, state, services)
+        commit = services.store.commit(
+            artifact, parent=experiment.parent_commit, message=message, at=experiment.started
+        )
+        services.store.keep(services.run.id, commit, parent=experiment.parent_commit)
+    services.ledger.update_experiment(experiment.id, kept_commit=commit)
+    if isinstance(services.adapter, KeepsOutputs):
+        scratch = _scratch(services, state)
+        if scratch.is_dir():
+            services.adapter.keep_outputs(scratch, services.layout.incumbent)
+    return {}
+
+
+def revert(state: State, runtime: Runtime[Services]) -> State:
+    """Leave the incumbent as it is; the candidate stays as a ref so that no idea is lost."""
+    services = runtime.context
+    experiment = _need_experiment(services, state["number"])
+    if experiment.candidate_commit:
+        services.store.reject(services.run.id, experiment.number, experiment.candidate_commit)
+    return {}
+
+
+def record(state: State, runtime: Runtime[Services]) -> State:
+    """Finish the experiment: one UPDATE, then the table, then the scratch folders go."""
+    services = runtime.context
+    experiment = _need_experiment(services, state["number"])
+    services.ledger.finish_experiment(experiment.id, **_conclusion(services, experiment, state))
+    experiments, measurements = _rows(services)
+    write_by_rename(services.layout.results, results_tsv(services.adapter.metric.name, experiments, measurements))
+    for scratch in services.layout.experiment(experiment.number).glob("scratch-*"):
+        shutil.rmtree(scratch, ignore_errors=True)  # leftovers cost space, nothing else
+    return {}
+
+
+# What the nodes are made of.
+
+
+def baseline_runs(settings: Settings, stated_noise: float | None) -> int:
+    """Return how often the baseline is measured: replicates are the first thing known about the noise."""
+    if settings.baseline_runs is not None:
+        return max(1, settings.baseline_runs)
+    return 3 if stated_noise is None else 2
+
+
+def candidate_of(row: ProposalRow, parent: Artifact) -> Artifact:
+    """Return the artifact that a written-down proposal leads to; a file of None is removed."""
+    files = {**parent.files, **row.files}
+    return Artifact({path: text for path, text in files.items() if text is not None})
+
+
+def changed_files(parent: Artifact, candidate: Artifact) -> dict[str, str | None]:
+    """Return path -> new text of every changed file, None for a removed one."""
+    return {path: candidate.files.get(path) for path in parent.changed_paths(candidate)}
+
+
+def kept_message(experiment: Experiment, state: State, services: Services) -> str:
+    """Return the commit message of a kept step: hypothesis, effect and evidence."""
+    verdict = state.get("verdict", {})
+    metric = services.adapter.metric
+    lines = [experiment.hypothesis, ""]
+    value = _mean_value(services, experiment)
+    if value is not None:
+        effect = verdict.get("effect")
+        gain = "" if effect is None else f", expected gain {effect:.4g} {metric.unit}"
+        lines.append(f"{metric.name} {value:.6g}{gain}")
+    lines += [state.get("reason", ""), "", f"Experiment {experiment.number} of run {experiment.run_id}"]
+    lines.append(f"Category: {experiment.category}")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(services: Services) -> tuple[list[Experiment], memory.Measurements]:
+    return services.ledger.experiments(services.run.id), services.ledger.run_measurements(services.run.id)
+
+
+def _proposal_row(services: Services, number: int, attempt: int) -> ProposalRow | None:
+    rows = services.ledger.proposals(services.run.id, number)
+    return next((row for row in rows if row.attempt == attempt), None)
+
+
+def _need_proposal(services: Services, state: State) -> ProposalRow:
+    row = _proposal_row(services, state["number"], state.get("attempt", 0))
+    assert row is not None, "check runs only after propose wrote a proposal"
+    return row
+
+
+def _need_experiment(services: Services, number: int) -> Experiment:
+    row = services.ledger.experiment(services.run.id, number)
+    assert row is not None, "check begins the experiment before any later node runs"
+    return row
+
+
+def _incumbent_artifact(services: Services) -> Artifact:
+    incumbent = memory.incumbent_of(services.ledger.experiments(services.run.id))
+    commit = incumbent.kept_commit if incumbent else None
+    return services.store.read(commit or services.run.baseline_commit, services.adapter.scope.editable)
+
+
+def _crashed_fingerprints(services: Services, number: int) -> set[str]:
+    """Return the candidates of this experiment that crashed: a repair must differ from each."""
+    rows = services.ledger.proposals(services.run.id, number)
+    return {row.fingerprint for row in rows if row.status == "crashed"}
+
+
+def _ask(services: Services, state: State) -> ProposalRow:
+    """Return the row of one answer of the proposer, a failed one included."""
+    number, attempt = state["number"], state.get("attempt", 0)
+    parent = _incumbent_artifact(services)
+    if number == 0:
+        proposal = Proposal(BASELINE_HYPOTHESIS, "baseline", parent)
+        return _row_of(services, number, attempt, proposal, parent, proposer="none")
+    _stop_when_hopeless(services)
+    try:
+        proposal = services.proposer.propose(request_for(services, state, parent))
+    except ProposalError as error:
+        row = _failed_row(services, number, attempt, error)
+        if isinstance(error, NothingLeftToProposeError | BudgetExhaustedError):
+            services.ledger.add_proposal(row)
+            raise RunStoppedError(str(error)) from error
+        return row
+    return _row_of(services, number, attempt, proposal, parent, proposer=services.proposer.name)
+
+
+def _stop_when_hopeless(services: Services) -> None:
+    """End the session after ten failures in a row; wait a little longer after each failed call before the next."""
+    rows = services.ledger.proposals(services.run.id)
+    failures = memory.failures_in_a_row(rows, services.session_started)
+    if failures >= memory.MAX_FAILED_PROPOSALS:
+        raise RunStoppedError(f"the proposer failed {failures} times in a row; the last time: {rows[-1].reason}")
+    if failures and rows[-1].status == "failed" and rows[-1].seconds > 0:
+        services.sleep(min(60.0, 2.0 ** (failures - 1)))
+
+
+def request_for(services: Services, state: State, parent: Artifact) -> ProposalRequest:
+    """Return all that the proposer may know."""
+    experiments, measurements = _rows(services)
+    history = memory.past_experiments(experiments)
+    adapter, metric = services.adapter, services.adapter.metric
+    baseline = services.store.read(services.run.baseline_commit, adapter.scope.editable)
+    usd_left, tokens_left = services.budget_left()
+    mine = services.ledger.proposals(services.run.id, state["number"])
+    return ProposalRequest(
+        number=state["number"],
+        artifact=parent,
+        baseline=baseline,
+        scope=adapter.scope,
+        metric=metric,
+        readonly=Artifact.read(services.layout.root, adapter.scope.readonly).files,
+        incumbent_value=memory.belief(services.policy, metric, experiments, measurements).value,
+        program=_read_program(services.layout),
+        brief=adapter.brief() if isinstance(adapter, OffersBrief) else "",
+        notes=tuple(services.ledger.notes(services.run.id)),
+        history=history,
+        refused=tuple(row.reason for row in mine if row.status in ("failed", "refused")),
+        failed=_failed_candidate(mine, parent) if state.get("repair", 0) else None,
+        avoid_categories=memory.plateaued(history),
+        knobs=adapter.knobs(parent) if isinstance(adapter, OffersKnobs) else (),
+        usd_left=usd_left,
+        tokens_left=tokens_left,
+        seed=services.settings.seed or 0,
+    )
+
+
+def _read_program(layout: Layout) -> str:
+    path = layout.root / PROGRAM_NAME
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _failed_candidate(rows: list[ProposalRow], parent: Artifact) -> FailedCandidate | None:
+    """Return the newest candidate of this experiment that crashed."""
+    crashed = [row for row in rows if row.status == "crashed"]
+    if not crashed:
+        return None
+    row = crashed[-1]
+    proposal = Proposal(
+        hypothesis=row.hypothesis,
+        category=row.category,
+        artifact=candidate_of(row, parent),
+        changes=memory.changes_from_json(row.changes),
+        details=row.details,
+    )
+    return FailedCandidate(proposal, row.reason, row.log_tail)
+
+
+def _row_of(
+    services: Services, number: int, attempt: int, proposal: Proposal, parent: Artifact, *, proposer: str
+) -> ProposalRow:
+    return ProposalRow(
+        run_id=services.run.id,
+        number=number,
+        attempt=attempt,
+        status="open",
+        hypothesis=proposal.hypothesis,
+        category=proposal.category,
+        files=changed_files(parent, proposal.artifact),
+        fingerprint=proposal.artifact.fingerprint,
+        changes=[{"knob": c.knob, "old": c.old, "new": c.new} for c in proposal.changes],
+        details=dict(proposal.details),
+        proposer=proposer,
+        created=services.now(),
+        **_cost_fields(proposal.cost),
+    )
+
+
+def _failed_row(services: Services, number: int, attempt: int, error: ProposalError) -> ProposalRow:
+    return ProposalRow(
+        run_id=services.run.id,
+        number=number,
+        attempt=attempt,
+        status="failed",
+        reason=str(error),
+        proposer=services.proposer.name,
+        created=services.now(),
+        **_cost_fields(error.cost or Cost()),
+    )
+
+
+def _cost_fields(cost: Cost) -> dict[str, Any]:
+    return {
+        "usd": cost.usd,
+        "tokens_in": cost.tokens_in,
+        "tokens_cached": cost.tokens_cached,
+        "tokens_out": cost.tokens_out,
+        "seconds": cost.seconds,
+        "model": cost.model,
+    }
+
+
+def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact, candidate: Artifact) -> None:
+    """Insert the experiment once, or point it at its repaired candidate; lay the candidate out for measuring."""
+    incumbent = memory.incumbent_of(services.ledger.experiments(services.run.id))
+    parent_commit = (incumbent.kept_commit if incumbent else None) or services.run.baseline_commit
+    commit = services.run.baseline_commit
+    if row.number > 0:
+        commit = services.store.commit(candidate, parent=parent_commit, message=row.hypothesis, at=row.created)
+    fields: dict[str, Any] = {
+        "proposal_id": row.id,
+        "hypothesis": row.hypothesis,
+        "category": row.category,
+        "proposer": row.proposer,
+        "fingerprint": candidate.fingerprint,
+        "candidate_commit": commit,
+        "diff": parent.diff(candidate),
+        "changes": row.changes,
+        "details": row.details,
+        "repairs": state.get("repair", 0),
+    }
+    begun = services.ledger.begin_experiment(
+        Experiment(
+            run_id=services.run.id,
+            number=row.number,
+            session_id=services.session_id,
+            parent_number=incumbent.number if incumbent else None,
+            parent_commit=parent_commit,
+            started=row.created,
+            sandbox=_sandbox(services),
+            evaluator_fingerprint=fingerprint_of(services.adapter),
+            **fields,
+        )
+    )
+    services.ledger.update_experiment(begun.id, **fields)
+    folder = _artifact_folder(services, state)
+    shutil.rmtree(folder, ignore_errors=True)
+    candidate.write(folder)
+
+
+def fingerprint_of(adapter: object) -> str:
+    """Return the evaluator's fingerprint; empty where the adapter names none."""
+    return adapter.evaluator_fingerprint() if isinstance(adapter, OffersFingerprint) else ""
+
+
+def _sandbox(services: Services) -> str:
+    return "limits"
+
+
+def _artifact_folder(services: Services, state: State) -> Path:
+    return services.layout.experiment(state["number"]) / f"artifact-{state.get('repair', 0)}"
+
+
+def _scratch(services: Services, state: State) -> Path:
+    name = f"scratch-{state.get('repair', 0)}-{state.get('look', 0)}"
+    return services.layout.experiment(state["number"]) / name
+
+
+def _measured_before(services: Services, experiment: Experiment, state: State) -> MeasurementRow | None:
+    """Return the measurement that an earlier run of this node already wrote."""
+    wanted = (state.get("repair", 0), state.get("look", 0), state.get("disturbed", 0))
+    for row in services.ledger.measurements(experiment.id or 0):
+        if row.arm == "treatment" and (row.repair, row.look, row.attempt) == wanted:
+            return row
+    return None
+
+
+def _measure(services: Services, experiment: Experiment, state: State) -> MeasurementRow:
+    """Measure once and write it down."""
+    look = state.get("look", 0)
+    scratch = _scratch(services, state)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    context = RunContext(
+        log=services.layout.experiment(experiment.number) / "run.log",
+        scratch=scratch,
+        budget_seconds=services.settings.budget_seconds,
+        device=services.settings.device,
+        sandbox=_sandbox(services),
+        progress=services.reporter.progress,
+    )
+    started = services.now()
+    # Every artifact meets the same seeds in the same order: common random numbers make differences steadier.
+    measurement = services.adapter.measure(
+        _artifact_folder(services, state), seed=(services.settings.seed or 0) + look, split=Split.SEARCH, run=context
+    )
+    if not math.isfinite(measurement.value):
+        raise CandidateError(f"{services.adapter.metric.name} is {measurement.value}, which is no measurement.")
+    row = services.ledger.add_measurement(_measurement_row(experiment, state, measurement, started))
+    result = services.layout.experiment(experiment.number) / "result.json"
+    write_by_rename(result, row.model_dump_json(indent=1))
+    return row
+
+
+def _measurement_row(
+    experiment: Experiment, state: State, measurement: Measurement, started: datetime
+) -> MeasurementRow:
+    return MeasurementRow(
+        experiment_id=experiment.id,
+        arm="treatment",
+        repair=state.get("repair", 0),
+        look=state.get("look", 0),
+        attempt=state.get("disturbed", 0),
+        seed=measurement.seed,
+        split=Split.SEARCH.value,
+        value=measurement.value,
+        secondary=dict(measurement.secondary),
+        curve=[list(point) for point in measurement.curve],
+        seconds=measurement.seconds,
+        disturbed=measurement.disturbed,
+        started=started,
+    )
+
+
+def _crashed(services: Services, state: State, experiment: Experiment, error: CandidateError) -> State:
+    """Send a crash back to the proposer, at most twice; end the experiment otherwise."""
+    if state["number"] == 0:
+        raise RunStoppedError(f"the baseline cannot be measured: {error}") from error
+    services.ledger.update_experiment(experiment.id, log_tail=error.log_tail)
+    if isinstance(error, InvalidCandidateError):
+        return {"route": "revert", "outcome": Outcome.INVALID.value, "reason": str(error), "verdict": {}}
+    if error.early:
+        return {"route": "revert", "outcome": Outcome.REVERTED.value, "reason": f"early: {error}", "verdict": {}}
+    repair = state.get("repair", 0)
+    row = _need_proposal(services, state)
+    services.ledger.update_proposal(row.id, status="crashed", reason=str(error), log_tail=error.log_tail)
+    if repair >= MAX_REPAIRS:
+        return {"route": "revert", "outcome": Outcome.CRASHED.value, "reason": str(error), "verdict": {}}
+    return {"route": "propose", "attempt": state["attempt"] + 1, "repair": repair + 1}
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    low, high = verdict.interval or (None, None)
+    return {
+        "effect": verdict.effect,
+        "effect_low": low,
+        "effect_high": high,
+        "p_better": verdict.p_better,
+        "e_win": verdict.e_win,
+        "e_lose": verdict.e_lose,
+    }
+
+
+def _mean_value(services: Services, experiment: Experiment) -> float | None:
+    rows = services.ledger.measurements(experiment.id or 0)
+    values = [row.value for row in memory.undisturbed(rows) if row.arm == "treatment"]
+    return sum(values) / len(values) if values else None
+
+
+def _conclusion(services: Services, experiment: Experiment, state: State) -> dict[str, Any]:
+    """Return the fields that finish an experiment."""
+    ended = services.now()
+    proposals = services.ledger.proposals(services.run.id, experiment.number)
+    measured = state["outcome"] not in (Outcome.CRASHED.value, Outcome.INVALID.value)
+    return {
+        "outcome": state["outcome"],
+        "reason": state["reason"],
+        "value": _mean_value(services, experiment) if measured else None,
+        "usd": sum(row.usd for row in proposals),
+        "tokens": sum(row.tokens_in + row.tokens_cached + row.tokens_out for row in proposals),
+        "seconds": max(0.0, (ended - experiment.started).total_seconds()),
+        "timings": state.get("timings", {}),
+        "ended": ended,
+        **state.get("verdict", {}),
+    }

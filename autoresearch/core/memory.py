@@ -1,0 +1,207 @@
+"""What a run remembers, seen by those who decide and those who propose: pure functions over ledger rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from autoresearch.core.adapter import ArmTotals, Direction, Metric, MetricKind, Outcome
+from autoresearch.core.decision import Evidence, Look, Noise, PastEvidence, Policy
+from autoresearch.core.decision.noise import estimate_noise
+from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
+from autoresearch.core.proposers import Change, PastExperiment
+
+MAX_FAILED_PROPOSALS = 10
+"""A proposer that fails this often in a row ends the session instead of burning money."""
+
+PLATEAU_LENGTH = 4
+"""Experiments of one category in a row without a keep after which the next ideas come from another category."""
+
+_JUDGED = {Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value}
+
+Measurements = Mapping[int, Sequence[MeasurementRow]]
+"""Measurements by experiment id."""
+
+
+def metric_as_json(metric: Metric) -> dict[str, object]:
+    """Return the metric as the ledger keeps it."""
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "direction": metric.direction.value,
+        "kind": metric.kind.value,
+        "noise": metric.noise,
+        "min_effect": metric.min_effect,
+    }
+
+
+def metric_from_json(data: Mapping[str, object]) -> Metric:
+    """Return the metric that `metric_as_json` wrote."""
+    noise, min_effect = data["noise"], data["min_effect"]
+    return Metric(
+        name=str(data["name"]),
+        unit=str(data["unit"]),
+        direction=Direction(data["direction"]),
+        kind=MetricKind(data["kind"]),
+        noise=noise if isinstance(noise, float) else None,
+        min_effect=float(min_effect) if isinstance(min_effect, int | float) else 0.0,
+    )
+
+
+def undisturbed(rows: Sequence[MeasurementRow]) -> list[MeasurementRow]:
+    """Return the measurements that may be judged: those of the last repair that nothing disturbed."""
+    last = max((row.repair for row in rows), default=0)
+    return [row for row in rows if row.repair == last and row.disturbed is None]
+
+
+def looks_of(rows: Sequence[MeasurementRow]) -> tuple[Look, ...]:
+    """Return the looks of one experiment, cumulative, in order; a look may add runs to either arm."""
+    judged = undisturbed(rows)
+    looks: list[Look] = []
+    for last in sorted({row.look for row in judged}):
+        so_far = [row for row in judged if row.look <= last]
+        control = [row.value for row in so_far if row.arm == "control"]
+        treatment = [row.value for row in so_far if row.arm == "treatment"]
+        looks.append(Look(ArmTotals.of("control", control), ArmTotals.of("treatment", treatment)))
+    return tuple(looks)
+
+
+def past_evidence(experiments: Sequence[Experiment], measurements: Measurements) -> tuple[PastEvidence, ...]:
+    """Return what later decisions may know of earlier experiments, the baseline at the head."""
+    past: list[PastEvidence] = []
+    for experiment in experiments:
+        looks = looks_of(measurements.get(_id(experiment), ()))
+        if experiment.outcome in _JUDGED and looks and looks[-1].treatment.n > 0:
+            past.append(PastEvidence(looks[-1], kept=experiment.outcome == Outcome.KEPT.value))
+    return tuple(past)
+
+
+def noise_of(metric: Metric, measurements: Measurements) -> Noise | None:
+    """Return the spread between measurements of one artifact, from every replicate of the run."""
+    groups = [
+        ArmTotals.of(arm, values)
+        for rows in measurements.values()
+        for arm in ("control", "treatment")
+        if len(values := [row.value for row in undisturbed(rows) if row.arm == arm]) > 1
+    ]
+    return estimate_noise(groups, metric.noise)
+
+
+def evidence(
+    metric: Metric, experiments: Sequence[Experiment], measurements: Measurements, current: Experiment | None = None
+) -> Evidence:
+    """Return all that a policy may know; without a current experiment only the history counts."""
+    looks = looks_of(measurements.get(_id(current), ())) if current is not None else ()
+    earlier = [row for row in experiments if current is None or row.number < current.number]
+    return Evidence(metric, looks, noise_of(metric, measurements), past_evidence(earlier, measurements))
+
+
+def baseline_value(experiments: Sequence[Experiment], measurements: Measurements) -> float | None:
+    """Return the mean of the baseline's measurements; None before it is measured."""
+    for experiment in experiments:
+        if experiment.number == 0:
+            values = [row.value for row in undisturbed(measurements.get(_id(experiment), ()))]
+            return sum(values) / len(values) if values else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What a policy believes of the incumbent.
+
+    Attributes:
+        baseline: Mean of the baseline's measurements; None before it is measured.
+        value: Believed value of the incumbent, in the metric's unit; None before the baseline is measured.
+        gain: Believed gain over the baseline, positive where better; None before the baseline is kept.
+    """
+
+    baseline: float | None
+    value: float | None
+    gain: float | None
+
+
+def belief(policy: Policy, metric: Metric, experiments: Sequence[Experiment], measurements: Measurements) -> Belief:
+    """Return what the policy believes of the incumbent, from the whole history of the run."""
+    start = baseline_value(experiments, measurements)
+    if start is None or incumbent_of(experiments) is None:
+        return Belief(start, start, None)
+    gain = policy.believed_gain(evidence(metric, experiments, measurements))
+    return Belief(start, start + metric.direction.sign * gain, gain)
+
+
+def incumbent_of(experiments: Sequence[Experiment]) -> Experiment | None:
+    """Return the last kept experiment, the baseline included; the ledger, not the branch, is the truth."""
+    kept = [row for row in experiments if row.outcome == Outcome.KEPT.value]
+    return kept[-1] if kept else None
+
+
+def past_experiments(experiments: Sequence[Experiment]) -> tuple[PastExperiment, ...]:
+    """Return the finished experiments as a proposer sees them, oldest first, the baseline left out."""
+    return tuple(_past(row) for row in experiments if row.number > 0 and row.outcome is not None)
+
+
+def _past(row: Experiment) -> PastExperiment:
+    interval = None
+    if row.effect_low is not None and row.effect_high is not None:
+        interval = (row.effect_low, row.effect_high)
+    return PastExperiment(
+        number=row.number,
+        hypothesis=row.hypothesis,
+        category=row.category,
+        outcome=Outcome(row.outcome),
+        reason=row.reason,
+        value=row.value,
+        effect=row.effect,
+        interval=interval,
+        diff=row.diff,
+        fingerprint=row.fingerprint,
+        changes=changes_from_json(row.changes),
+        details=row.details,
+    )
+
+
+def changes_from_json(data: Sequence[Mapping[str, str]]) -> tuple[Change, ...]:
+    """Return turned knobs as the ledger keeps them."""
+    return tuple(Change(item["knob"], item["old"], item["new"]) for item in data)
+
+
+def plateaued(history: Sequence[PastExperiment], length: int = PLATEAU_LENGTH) -> frozenset[str]:
+    """Return the categories whose last `length` experiments brought no keep.
+
+    A category comes off the plateau once as many experiments of other categories followed, so that a long run visits
+    each again.
+    """
+    found: set[str] = set()
+    for category in {past.category for past in history}:
+        positions = [index for index, past in enumerate(history) if past.category == category][-length:]
+        tail = [history[index] for index in positions]
+        since = len(history) - 1 - positions[-1]
+        if len(tail) == length and all(past.outcome is not Outcome.KEPT for past in tail) and since < length:
+            found.add(category)
+    return frozenset(found)
+
+
+def failures_in_a_row(proposals: Sequence[ProposalRow], since: datetime) -> int:
+    """Return how many proposals failed or were refused in a row, up to the newest, counting those made after `since`."""
+    count = 0
+    for row in reversed([row for row in proposals if row.created >= since]):
+        if row.status not in ("failed", "refused"):
+            break
+        count += 1
+    return count
+
+
+def experiments_since_keep(experiments: Sequence[Experiment]) -> int:
+    """Return how many finished experiments followed the last keep."""
+    count = 0
+    for row in experiments:
+        if row.outcome is not None:
+            count = 0 if row.outcome == Outcome.KEPT.value else count + 1
+    return count
+
+
+def _id(experiment: Experiment | None) -> int:
+    """Return the database id of a row that was read back from the ledger."""
+    assert experiment is not None and experiment.id is not None
+    return experiment.id

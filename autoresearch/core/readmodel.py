@@ -1,0 +1,91 @@
+"""What people and other programs see of a run; every listing speaks through this one model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autoresearch.core import memory
+from autoresearch.core.decision import Policy
+from autoresearch.core.decision.policies import create_policy
+from autoresearch.core.ledger import Ledger, Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run in figures, with the keys of `status --json`.
+
+    Attributes:
+        run: Id of the run.
+        adapter: Name of the adapter.
+        state: `running`, `paused`, `stopped`, or `killed` where a run ended without a word.
+        stop_reason: Why it stopped; None while it runs.
+        experiments: Finished experiments, the baseline not counted.
+        kept: Of these, the kept ones; likewise the other outcomes.
+        reverted: Measured, not better.
+        inconclusive: Reverted for lack of evidence.
+        crashed: Could not be measured.
+        invalid: A gate failed.
+        baseline: Mean value of the baseline; None before it is measured.
+        incumbent: What the policy believes the incumbent's value to be.
+        believed_gain: What the policy believes was gained, in the metric's unit, positive where better.
+        confirmed_gain: What fresh measurements confirmed; None where nothing was confirmed.
+        usd: Dollars for proposals.
+        seconds: Wall-clock seconds of all experiments.
+    """
+
+    run: str
+    adapter: str
+    state: str
+    stop_reason: str | None
+    experiments: int
+    kept: int
+    reverted: int
+    inconclusive: int
+    crashed: int
+    invalid: int
+    baseline: float | None
+    incumbent: float | None
+    believed_gain: float | None
+    confirmed_gain: float | None
+    usd: float
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by key."""
+        return asdict(self)
+
+
+def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = None) -> RunStatus:
+    """Return a run in figures.
+
+    Args:
+        ledger: Where the run is written down.
+        run: The run.
+        at_work: Whether a process holds the workspace right now.
+        policy: The run's policy where it is none that `create_policy` knows.
+    """
+    experiments = ledger.experiments(run.id)
+    measurements = ledger.run_measurements(run.id)
+    totals = ledger.totals(run.id)
+    metric = memory.metric_from_json(run.metric)
+    policy = policy or create_policy(run.policy, run.policy_parameters)
+    believed = memory.belief(policy, metric, experiments, measurements)
+    return RunStatus(
+        run=run.id,
+        adapter=run.adapter,
+        state="killed" if run.state != "stopped" and not at_work else run.state,
+        stop_reason=run.stop_reason,
+        experiments=totals.experiments,
+        kept=totals.kept,
+        reverted=totals.reverted,
+        inconclusive=totals.inconclusive,
+        crashed=totals.crashed,
+        invalid=totals.invalid,
+        baseline=believed.baseline,
+        incumbent=believed.value,
+        believed_gain=believed.gain,
+        confirmed_gain=None,
+        usd=totals.usd,
+        seconds=totals.seconds,
+    )
