@@ -1,0 +1,14 @@
+"""Alembic's entry: migrates on the connection that the ledger hands over, in the transaction that it has begun."""
+
+from alembic import context
+
+from autoresearch.core.ledger import Run
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Run.metadata,
+    # SQLite changes tables inside transactions as long as the driver does not commit on its own, and ours does not: a
+    # migration that is killed half way leaves nothing behind.
+    transactional_ddl=True,
+)
+context.run_migrations()
