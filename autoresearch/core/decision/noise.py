@@ -24,9 +24,9 @@ def estimate_noise(groups: Sequence[ArmTotals], stated_sd: float | None = None) 
         stated_sd: Standard deviation that the adapter states, in the unit of the metric; None where it states none.
 
     Returns:
-        The noise in the unit of the metric, its degrees of freedom the sum over groups of n - 1, plus `STATED_DOF` where
-        the adapter states one. A metric that repeats exactly gives `sd` 0. None where nothing was measured twice and
-        nothing is stated.
+        The noise in the unit of the metric; its degrees of freedom are the sum over groups of n - 1, plus `STATED_DOF`
+        where the adapter states one. A metric that repeats exactly gives `sd` 0. None where nothing was measured twice
+        and nothing is stated.
 
     Raises:
         ValueError: If a total is not finite or `stated_sd` is not positive.
@@ -47,7 +47,9 @@ def estimate_noise(groups: Sequence[ArmTotals], stated_sd: float | None = None) 
 def _within(group: ArmTotals) -> float:
     """Return the sum of squared deviations from the group's mean."""
     if not (math.isfinite(group.total) and math.isfinite(group.total_sq)):
-        raise ValueError(f"The totals of {group.arm} are not finite: sum {group.total}, sum of squares {group.total_sq}.")
+        raise ValueError(
+            f"The totals of {group.arm} are not finite: sum {group.total}, sum of squares {group.total_sq}."
+        )
     squares = group.total_sq - group.total * group.mean
     return squares if squares > group.n * (_RELATIVE_FLOOR * group.mean) ** 2 else 0.0
 
