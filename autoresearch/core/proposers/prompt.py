@@ -2,8 +2,8 @@
 
 The order is rules, subject, artifact, history, present state: from what never changes to what always does. A prompt
 cache matches prefixes byte for byte, so nothing before the present state may hold a number, date or order that differs
-between two requests. The artifact changes only when a candidate is kept; a finished experiment adds one block and alters
-none.
+between two requests. The artifact changes only when a candidate is kept; a finished experiment adds one block and
+alters none.
 """
 
 from __future__ import annotations
