@@ -47,6 +47,8 @@ HOPELESS_SHARE: Final = 0.9
 """Share of the first loss below which a training must be by then, or be heading to by the end of its budget."""
 FIRST_STEPS: Final = 3
 """Steps whose mean loss counts as the first loss."""
+JUDGED_STEPS: Final = 30
+"""Steps before which nothing is judged: the smoothed loss still remembers the first one."""
 
 
 class Session:
@@ -141,7 +143,7 @@ class Session:
                 "Leave the training loop when session.finished is true."
             )
         _save_weights(model, self._task.output / WEIGHTS)
-        self._emit({"kind": "trained", **self._counts(model, spent, wall)})
+        self._emit({"kind": "trained", "cpu": time.process_time(), **self._counts(model, spent, wall)})
         if self._when_finished is not None:
             self._when_finished(self._task)
 
@@ -197,6 +199,7 @@ class LossCurve:
 
     def __init__(self) -> None:
         self.smoothed = math.nan
+        self._steps = 0
         self._first: list[float] = []
         self._lowest = math.inf
         self._last_point = -1.0
@@ -211,6 +214,7 @@ class LossCurve:
         """Add one step's loss; return why the training should end, or None to go on."""
         if not math.isfinite(loss):
             return f"The training loss is {loss}: the training diverged"
+        self._steps += 1
         if len(self._first) < FIRST_STEPS:
             self._first.append(loss)
         self.smoothed = loss if math.isnan(self.smoothed) else SMOOTHING * self.smoothed + (1 - SMOOTHING) * loss
@@ -229,7 +233,7 @@ class LossCurve:
 
     def _hopeless(self, progress: float) -> str | None:
         bar = HOPELESS_SHARE * self.first
-        if progress < JUDGED_FROM or self.first <= 0 or self.smoothed < bar:
+        if progress < JUDGED_FROM or self._steps < JUDGED_STEPS or self.first <= 0 or self.smoothed < bar:
             return None
         expected = self._expected_at_end(progress)
         if expected < bar:
@@ -268,9 +272,10 @@ def open_session() -> Session:
         task, emit = _assigned
         _set_up_torch(task)
         return Session(task, emit)
-    from autoresearch.adapters.ml_training import by_hand
+    from autoresearch.adapters.ml_training.by_hand import HandRun
 
-    task = by_hand.task_of_workspace(Path(sys.argv[0]).resolve())
+    by_hand = HandRun.open(Path(sys.argv[0]).resolve())
+    task = by_hand.task()
     _set_up_torch(task)
     return Session(task, by_hand.show, when_finished=by_hand.evaluate_and_print)
 

@@ -1,0 +1,105 @@
+"""`python train.py` inside a workspace: the same training and evaluation as the loop's, and a summary at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
+from autoresearch.adapters.ml_training.budget import Load, LoadSample
+from autoresearch.adapters.ml_training.runner import (
+    Plan,
+    Trained,
+    score,
+    secondary,
+    summary_block,
+    train_task,
+)
+from autoresearch.adapters.ml_training.task import TrainTask
+from autoresearch.core import RunContext, Split, UsageError, Workspace
+from autoresearch.core.executor import tail
+from autoresearch.core.workspace import Layout, read_settings
+
+
+@dataclass
+class HandRun:
+    """One training that a person started by hand.
+
+    Attributes:
+        plan: What is measured.
+        train_py: The script.
+        scratch: Folder for weights and tasks; removed at the end.
+        counts: What the training told.
+    """
+
+    plan: Plan
+    train_py: Path
+    scratch: Path
+    began: float = field(default_factory=time.monotonic)
+    counts: dict[str, float] = field(default_factory=dict)
+    before: LoadSample | None = None
+    after: LoadSample | None = None
+
+    @classmethod
+    def open(cls, train_py: Path) -> HandRun:
+        """Settle a training with the settings of the workspace that the script lies in.
+
+        Raises:
+            UsageError: If it lies in none, or in one of another adapter.
+            EnvironmentNotReadyError: If the device or the text is missing.
+        """
+        layout = Layout(train_py.parent)
+        settings = read_settings(layout)
+        if settings.adapter not in (None, "ml"):
+            raise UsageError(
+                f"{layout.config} belongs to the adapter {settings.adapter!r}; train.py needs a workspace of ml.\n"
+                "Make one: autoresearch init --adapter ml DIR"
+            )
+        adapter = MlAdapter(Options.parse(settings.options))
+        adapter.prepare(Workspace(layout.root, settings.options, progress=show_preparation))
+        plan = adapter.plan(settings.seed or 0, Split.SEARCH, None)
+        plan = replace(
+            plan,
+            device=settings.device or plan.device,
+            budget_seconds=settings.budget_seconds or plan.budget_seconds,
+        )
+        return cls(plan, train_py, Path(tempfile.mkdtemp(prefix="autoresearch-")))
+
+    def task(self) -> TrainTask:
+        """Return what this process trains."""
+        return train_task(self.plan, self.train_py, self.scratch / "output")
+
+    def show(self, message: Mapping[str, Any]) -> None:
+        """Take a message of the training as the runner would; print the curve."""
+        kind = message["kind"]
+        if kind == "clock_started":
+            self.before = LoadSample.take(message["cpu"])
+        elif kind == "progress":
+            print(f"{message['share']:6.1%}  loss {message['loss']:.4f}", flush=True)
+        elif kind == "trained":
+            self.after = LoadSample.take(message["cpu"])
+            self.counts = {name: value for name, value in message.items() if name not in ("kind", "cpu")}
+
+    def evaluate_and_print(self, task: TrainTask) -> None:
+        """Score the weights in a process of its own and print the summary block; scratch files go."""
+        assert self.before is not None and self.after is not None, "a training that ended has had a clock"
+        run = RunContext(log=self.scratch / "log", scratch=self.scratch)
+        trained = Trained(self.counts, (), Load.between(self.before, self.after), self.after.own)
+        try:
+            scored = score(self.plan, self.train_py, task.output, run)
+        finally:
+            sys.stderr.write(tail(run.log))
+            shutil.rmtree(self.scratch, ignore_errors=True)  # a leftover in the temporary folder costs space only
+        numbers = secondary(trained, scored, self.plan, time.monotonic() - self.began)
+        print(summary_block(scored.value, numbers), flush=True)
+
+
+def show_preparation(share: float, text: str) -> None:
+    """Print one line about the preparation of the data."""
+    print(f"{share:6.1%}  {text}", file=sys.stderr, flush=True)

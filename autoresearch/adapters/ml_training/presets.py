@@ -1,0 +1,151 @@
+"""Presets: what one kind of machine can train in one budget. Importing this does not import torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from autoresearch.adapters.ml_training import devices
+from autoresearch.adapters.ml_training.task import ClockKind
+from autoresearch.core.errors import UsageError
+
+AUTO: Final = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Everything that depends on the machine.
+
+    Attributes:
+        name: As given to `--preset`.
+        device: Kind of device: `cuda`, `mps`, `cpu`.
+        vocab_size: Tokens in the vocabulary, special ones included.
+        data: Default source of text.
+        budget_seconds: Length of one training, in seconds of `clock`.
+        clock: What the budget counts; see `task.TrainTask`.
+        warmup_steps: Optimiser steps before the clock starts.
+        eval_bytes: Upper bound of the bytes that a measurement scores; None scores the whole split.
+        eval_batch_tokens: Tokens that are scored at once.
+        noise: Standard deviation of val_bpb over seeds with the default data and budget; None where not measured.
+        threads: Torch threads.
+        constants: Name -> source text of the settings in `train.py` that `init` changes.
+    """
+
+    name: str
+    device: str
+    vocab_size: int
+    data: str
+    budget_seconds: float
+    clock: ClockKind
+    warmup_steps: int
+    eval_bytes: int | None
+    eval_batch_tokens: int
+    noise: float | None = None
+    threads: int = 1
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def extra_seconds(self) -> float:
+        """Wall-clock seconds that one measurement takes beside the training: starting, warming up, evaluating."""
+        return 9.0 if self.device == "cpu" else 120.0
+
+
+def _gpu(name: str, *, threads: int = 4, device: str = "cuda", warmup_steps: int = 10, **constants: str) -> Preset:
+    return Preset(
+        name=name,
+        device=device,
+        vocab_size=8192,
+        data="climbmix",
+        budget_seconds=300.0,
+        clock="wall",
+        # Steps of the original that its clock skips as well: compilation takes 40 to 90 s there.
+        warmup_steps=warmup_steps,
+        eval_bytes=None,
+        eval_batch_tokens=1 << 16,
+        threads=threads,
+        constants=constants,
+    )
+
+
+PRESETS: Final[dict[str, Preset]] = {
+    preset.name: preset
+    for preset in (
+        _gpu(
+            "h100",
+            DEPTH="8",
+            HEAD_DIM="128",
+            CONTEXT="2048",
+            TOTAL_BATCH="524288",
+            DEVICE_BATCH="128",
+            WINDOWS='"SSSL"',
+        ),
+        _gpu("gpu-24gb", DEPTH="6", HEAD_DIM="64", CONTEXT="1024", TOTAL_BATCH="131072", DEVICE_BATCH="32"),
+        _gpu("gpu-8gb", DEPTH="4", HEAD_DIM="64", CONTEXT="512", TOTAL_BATCH="65536", DEVICE_BATCH="32"),
+        _gpu("mps", device="mps", DEPTH="4", HEAD_DIM="64", CONTEXT="512", TOTAL_BATCH="32768", DEVICE_BATCH="16"),
+        Preset(
+            name="cpu",
+            device="cpu",
+            vocab_size=1024,
+            data="sample",
+            budget_seconds=20.0,
+            clock="cpu",
+            warmup_steps=0,
+            eval_bytes=300_000,
+            eval_batch_tokens=2048,
+        ),
+    )
+}
+
+
+def choose_preset(name: str, device: str | None) -> Preset:
+    """Return the preset of that name; `auto` takes the one for the device given, else for the best device found.
+
+    Raises:
+        UsageError: If there is no such preset, or it does not fit the device given.
+        EnvironmentNotReadyError: If `auto` has to ask torch, and torch is not installed.
+    """
+    if name == AUTO:
+        return PRESETS[_name_for(device or devices.best_device())]
+    if name not in PRESETS:
+        raise UsageError(f"There is no preset {name!r}; known are {', '.join([AUTO, *PRESETS])}.")
+    return PRESETS[name]
+
+
+def _name_for(device: str) -> str:
+    kind = device.partition(":")[0]
+    if kind != "cuda":
+        return "mps" if kind == "mps" else "cpu"
+    devices.demand_device(device, AUTO)
+    memory = devices.memory_gb(device)
+    return "h100" if memory >= 70 else "gpu-24gb" if memory >= 20 else "gpu-8gb"
+
+
+def set_constants(source: str, constants: Mapping[str, str]) -> str:
+    """Return a script with the values of top-level constants replaced, everything else byte for byte the same.
+
+    Args:
+        source: Text of the script.
+        constants: Name -> source text of the new value.
+
+    Raises:
+        KeyError: If the script has no such constant.
+
+    Example:
+        >>> set_constants("DEPTH = 2  # layers\\n", {"DEPTH": "8"})
+        'DEPTH = 8  # layers\\n'
+    """
+    values = {
+        node.targets[0].id: node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+    }
+    lines = source.splitlines(keepends=True)
+    for name, new in constants.items():
+        node = values[name]
+        if node.end_lineno != node.lineno or node.end_col_offset is None:
+            raise KeyError(f"{name} spans several lines")
+        line = lines[node.lineno - 1].encode()
+        lines[node.lineno - 1] = (line[: node.col_offset] + new.encode() + line[node.end_col_offset :]).decode()
+    return "".join(lines)
