@@ -1,8 +1,23 @@
-"""Knobs: the literal constants of an artifact and the choices that an adapter declares."""
+"""Knobs: the literal constants of an artifact and the choices that an adapter declares.
+
+`find_knobs` reads the constants of Python files from their syntax tree, and `turn` replaces exactly the text of one
+literal: comments, layout and line ends stay as they are, so turning a knob and turning it back restores every byte.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autoresearch.core.artifact import Artifact
+
+__all__ = ["FoundKnob", "Knob", "category_of", "find_knobs", "turn", "turn_all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +27,7 @@ class Knob:
     An adapter declares knobs to say more than the text shows; a declared knob replaces a found one of the same name.
 
     Attributes:
-        name: Name of the constant as the source has it (`MATRIX_LR`, `Config.depth`).
+        name: Name of the constant as the source has it (`MATRIX_LR`, `Config.depth`, `ADAM_BETAS[0]` for an element).
         path: File that holds it, relative to the workspace.
         category: Kind of idea that turning it is.
         choices: Source texts to choose from (`("True", "False")`, `('"SSSL"', '"L"')`); empty for a number on a ladder.
@@ -32,3 +47,243 @@ class Knob:
     log: bool | None = None
     power_of_two: bool | None = None
     frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKnob:
+    """A knob where it stands in one artifact.
+
+    Attributes:
+        knob: As declared by the adapter, else as guessed from the name.
+        source: Text of the literal (`0.02`, `-1`, `2**16`).
+        value: Its value; None for a declared choice that is no number.
+        start: Index of its first byte in the UTF-8 text of the file.
+        end: Index after its last byte.
+    """
+
+    knob: Knob
+    source: str
+    value: bool | int | float | None
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """Name of the constant, `Class.name` inside a class."""
+        return self.knob.name
+
+    @property
+    def path(self) -> str:
+        """File that holds it."""
+        return self.knob.path
+
+
+def find_knobs(artifact: Artifact, declared: Sequence[Knob] = ()) -> list[FoundKnob]:
+    """Return the knobs of `artifact`, in the order of its files and lines.
+
+    Found are constants that get a literal number or boolean and are assigned nowhere else: `NAME = literal` at the top
+    of a module or in a class (dataclass defaults), annotated or not, elements of a tuple of numbers, and products and
+    powers of literals (`2**16`). Enumerations are left alone, and so are seeds, versions and what only steers output.
+    A declared knob is found whatever its name, and with `choices` whatever its literal; one that the text does not hold
+    is left out. A file that Python cannot parse has no knobs.
+
+    Args:
+        artifact: Where to look; only `.py` files are read.
+        declared: Knobs of the adapter, by name and path; `frozen` ones are left out of the result.
+    """
+    known = {(knob.path, knob.name): knob for knob in declared}
+    found: list[FoundKnob] = []
+    for path, text in artifact.files.items():
+        if path.endswith(".py"):
+            found.extend(_find_in_file(path, text, known))
+    return found
+
+
+def turn(artifact: Artifact, found: FoundKnob, new_source: str) -> Artifact:
+    """Return `artifact` with `new_source` in place of the literal of `found`, which must have been found in it.
+
+    Raises:
+        ValueError: If the text at that place is not the literal, as when `found` comes from another artifact.
+    """
+    return turn_all(artifact, [(found, new_source)])
+
+
+def turn_all(artifact: Artifact, turns: Sequence[tuple[FoundKnob, str]]) -> Artifact:
+    """Return `artifact` with several knobs turned at once, any number of them in one file.
+
+    Raises:
+        ValueError: If the text at a place is not the literal, or two of the turns are of the same knob.
+    """
+    texts: dict[str, bytes] = {}
+    # From the end to the beginning, so that no replacement moves a place that is still to come.
+    for found, new_source in sorted(turns, key=lambda pair: pair[0].start, reverse=True):
+        text = texts.get(found.path)
+        if text is None:
+            text = artifact.files.get(found.path, "").encode()
+        if text[found.start : found.end] != found.source.encode():
+            raise ValueError(
+                f"{found.path} does not hold {found.name} = {found.source} where it was found: the artifact is another "
+                "one, or the knob was turned twice. Find the knobs again."
+            )
+        texts[found.path] = text[: found.start] + new_source.encode() + text[found.end :]
+    return artifact.replace({path: text.decode() for path, text in texts.items()})
+
+
+# Which words of a name tell what kind of idea it is; the first line that matches counts. `WARMUP_LR` is schedule, not
+# optimizer, so the more special word comes first.
+_CATEGORIES: tuple[tuple[str, frozenset[str]], ...] = (
+    ("init", frozenset({"INIT", "INITIAL", "INITIALIZER"})),
+    ("schedule", frozenset({"WARM", "WARMUP", "WARMDOWN", "COOLDOWN", "SCHEDULE", "FINAL", "ANNEAL"})),
+    ("regularization", frozenset({"DROPOUT", "WD", "REGULARIZATION", "SMOOTHING", "PENALTY", "SOFTCAP", "CAP"})),
+    (
+        "optimizer",
+        frozenset(
+            {"LR", "RATE", "BETA", "BETAS", "BETA1", "BETA2", "DECAY", "MOMENTUM", "EPS", "EPSILON", "CLIP", "NS"}
+        ),
+    ),
+    ("batch", frozenset({"BATCH", "CONTEXT", "SEQ", "SEQUENCE", "BLOCK", "ACCUM", "ACCUMULATION"})),
+    (
+        "architecture",
+        frozenset(
+            {"DEPTH", "WIDTH", "HEAD", "HEADS", "LAYER", "LAYERS", "DIM", "EMBD", "EMBED", "HIDDEN", "MLP", "EXPANSION"}
+            | {"WINDOW", "ROPE", "ROTARY", "KV", "ASPECT", "RATIO", "NORM", "QK", "TIE", "TIED", "BIAS", "ACTIVATION"}
+        ),
+    ),
+)
+
+_INERT = frozenset({"SEED", "VERSION", "VERBOSE", "DEBUG", "LOG", "LOGGING", "PRINT", "PORT", "TIMEOUT", "DEVICE"})
+_ENUMERATIONS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"})
+_LONGEST_TUPLE = 8  # longer ones are tables, not settings
+
+
+def category_of(name: str) -> str:
+    """Return the kind of idea that turning a constant of this name is, `constants` where the name does not tell."""
+    words = words_of(name)
+    for category, telling in _CATEGORIES:
+        if words & telling:
+            return category
+    return "constants"
+
+
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a name in capitals: `Config.headDim` has CONFIG, HEAD and DIM."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return frozenset(word for word in re.split(r"[^A-Za-z0-9]+", spaced.upper()) if word)
+
+
+def _find_in_file(path: str, text: str, known: dict[tuple[str, str], Knob]) -> Iterator[FoundKnob]:
+    tree = _parse(text)
+    if tree is None:
+        return
+    raw = text.encode()
+    starts = _line_starts(raw)
+    for name, node in _literals(tree.body, ""):
+        declared = known.get((path, name))
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        source = raw[start:end].decode()
+        knob = declared or Knob(name, path, category_of(name), frozen=bool(words_of(name) & _INERT))
+        value = _value(node, source)
+        if not knob.frozen and (value is not None or (declared is not None and declared.choices)):
+            yield FoundKnob(knob, source, value, start, end)
+
+
+def _parse(text: str) -> ast.Module | None:
+    """Return the syntax tree, or None for a text that Python cannot parse."""
+    try:
+        with warnings.catch_warnings():
+            # An invalid escape in the candidate's text is no warning of ours.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # ValueError: null bytes or lone surrogates; the other two: nesting too deep for the parser. A file that cannot
+        # be parsed has no knobs, and the loop's own check refuses the candidate with the line.
+        return None
+
+
+def _line_starts(raw: bytes) -> list[int]:
+    """Return the index of the first byte of every line as the parser counts lines; its columns are bytes as well."""
+    starts = [0]
+    starts.extend(match.end() for match in re.finditer(rb"\r\n|\r|\n", raw))
+    if raw.startswith(b"\xef\xbb\xbf"):
+        starts[0] = 3  # the parser does not count the mark
+    return starts
+
+
+def _literals(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.expr]]:
+    """Yield name and value of every constant of a module or class that is assigned once, with elements of tuples."""
+    stores = Counter(_stored_names(body))
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            if not _is_enumeration(statement):
+                yield from _literals(statement.body, f"{prefix}{statement.name}.")
+            continue
+        name, value = _assignment(statement)
+        if value is None or stores[name] != 1 or (name.startswith("__") and name.endswith("__")):
+            continue
+        yield f"{prefix}{name}", value
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) <= _LONGEST_TUPLE:
+            for index, element in enumerate(value.elts):
+                yield f"{prefix}{name}[{index}]", element
+
+
+def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """Return name and value of `NAME = value` or `NAME: type = value`; value None for any other statement."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        target, value = statement.target, statement.value
+    else:
+        return "", None
+    return (target.id, value) if isinstance(target, ast.Name) else ("", None)
+
+
+def _stored_names(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield every name as often as it is assigned in this scope, in loops and branches too, not in functions."""
+    pending: list[ast.AST] = list(body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _is_enumeration(statement: ast.ClassDef) -> bool:
+    """Say whether the members of a class are names rather than settings."""
+    bases = (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in statement.bases)
+    return any(base in _ENUMERATIONS for base in bases)
+
+
+def _value(node: ast.expr, source: str) -> bool | int | float | None:
+    """Return the value of a number, a boolean, or a product or power of numbers; None for anything else."""
+    if isinstance(node, ast.Constant):
+        # Hexadecimal, octal and binary numbers are masks and addresses, not settings.
+        is_number = type(node.value) in (bool, int, float) and source[:2].lower() not in ("0x", "0o", "0b")
+        return node.value if is_number else None  # type: ignore[return-value]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        operand = _number(node.operand)
+        return None if operand is None else (-operand if isinstance(node.op, ast.USub) else operand)
+    if isinstance(node, ast.BinOp):
+        return _product(node)
+    return None
+
+
+def _number(node: ast.expr) -> int | float | None:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value  # type: ignore[return-value]
+    return None
+
+
+def _product(node: ast.BinOp) -> int | float | None:
+    """Return the value of `a * b` or `a ** b` over literals, within what a setting could be."""
+    left = _product(node.left) if isinstance(node.left, ast.BinOp) else _number(node.left)
+    right = _number(node.right)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    if isinstance(node.op, ast.Pow) and 0 < left <= 1024 and 0 <= right <= 64:
+        value: int | float = left**right
+        return value
+    return None
