@@ -8,11 +8,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from autoresearch.adapters.ml_training.data.split import (
     NearDuplicates,
     Splitter,
 )
-from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer, check_vocab_size
+from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer, check_vocab_size, slices
 from autoresearch.core.adapter import Split
 from autoresearch.core.errors import EnvironmentNotReadyError
 
@@ -42,7 +43,8 @@ TOKENIZER_BYTES = 256 << 20
 """Train text from which merges are learned at most; more hardly changes them and takes memory and minutes."""
 
 _MEMORY_BYTES = 128 << 20  # a source up to this size is read once and kept, a larger one is read three times
-_BATCH_BYTES = 4 << 20  # text that is compared or tokenized at once
+_BATCH_BYTES = 1 << 20  # text that is compared or tokenized at once
+_THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _no_progress(share: float, text: str) -> None:
@@ -287,27 +289,32 @@ class _Writer:
         self._lengths: list[NDArray[np.int64]] = []
         self._counts = _Counts()
 
-    def write_all(self, documents: Iterable[tuple[int, str]], progress: Any = lambda at: None) -> _Counts:
+    def write_all(
+        self, documents: Iterable[tuple[int, str]], progress: Callable[[int], None] = lambda at: None
+    ) -> _Counts:
         """Write (position, text) pairs and return what they amount to."""
-        with (self._directory / "tokens.bin").open("wb") as file:
+        with ThreadPoolExecutor(_THREADS) as pool, (self._directory / "tokens.bin").open("wb") as file:
             for positions, texts in _batched(documents):
-                self._write(file, texts)
+                self._write(file, texts, pool)
                 progress(positions[-1])
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(self._lengths))])
         np.save(self._directory / "offsets.npy", offsets)
         return self._counts
 
-    def _write(self, file: IO[bytes], texts: Sequence[str]) -> None:
-        encoded = self._encoding.encode_ordinary_batch(list(texts), num_threads=_threads())
-        tokens = np.fromiter((token for ids in encoded for token in (self._bos, *ids)), np.int64)
-        lengths = np.array([len(ids) + 1 for ids in encoded], np.int64)
+    def _write(self, file: IO[bytes], texts: Sequence[str], pool: ThreadPoolExecutor) -> None:
+        # tiktoken works without the lock of the interpreter; a share for each thread, as single texts are too small.
+        size = -(-len(texts) // _THREADS)
+        shares = [texts[start : start + size] for start in range(0, len(texts), size)]
+        encoded = [ids for share in pool.map(self._encode, shares) for ids in share]
+        tokens = np.concatenate(encoded).astype(np.int64)
+        lengths = np.array([len(ids) for ids in encoded], np.int64)
         sizes = np.add.reduceat(self._token_bytes[tokens], np.cumsum(lengths) - lengths)
         expected = np.array([len(text.encode("utf-8")) for text in texts], np.int64)
         if not np.array_equal(sizes, expected):
             at = int(np.flatnonzero(sizes != expected)[0])
             raise EnvironmentNotReadyError(
-                f"The tokenizer does not give text back byte for byte: {expected[at]} bytes ({texts[at][:40]!r}...) became "
-                f"tokens of {sizes[at]}, so bits per byte would be wrong.\nReinstall tiktoken and rustbpe."
+                f"The tokenizer does not give text back byte for byte: {expected[at]} bytes ({texts[at][:40]!r}...) "
+                f"became tokens of {sizes[at]}, so bits per byte would be wrong.\nReinstall tiktoken and rustbpe."
             )
         file.write(tokens.astype(self._dtype).tobytes())
         self._lengths.append(lengths)
@@ -315,6 +322,12 @@ class _Writer:
         self._counts.bytes += int(expected.sum())
         self._counts.tokens += len(tokens)
 
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    def _encode(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """Return the tokens of each text behind a BOS; text that looks like a special token is text."""
+        bos = np.array([self._bos], np.uint32)
+        return [
+            np.concatenate(
+                [bos, *(self._encoding.encode_to_numpy(piece, disallowed_special=()) for piece in slices(text))]
+            )
+            for text in texts
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ BOS = "<|bos|>"
 
 SMALLEST_VOCABULARY = 257
 """256 bytes and BOS."""
+
+_SLICE = 100_000  # characters
 
 # The pattern of GPT-4 with digits in groups of at most two instead of three: with a thousand tokens, the thousand
 # three-digit numbers would take merges away from words. nanochat does the same for vocabularies up to 32k.
@@ -72,7 +74,9 @@ class Tokenizer:
 
         check_vocab_size(vocab_size)
         trainer = rustbpe.Tokenizer()
-        trainer.train_from_iterator(iter(texts), vocab_size - 1, pattern=SPLIT_PATTERN)
+        trainer.train_from_iterator(
+            (piece for text in texts for piece in slices(text)), vocab_size - 1, pattern=SPLIT_PATTERN
+        )
         ranked = sorted(trainer.get_mergeable_ranks(), key=lambda pair: pair[1])
         return cls(tuple(bytes(token) for token, _ in ranked), vocab_size)
 
@@ -118,6 +122,15 @@ class Tokenizer:
             raise EnvironmentNotReadyError(
                 f"The tokenizer in {path} cannot be read: {error}.\nDelete {path.parent} and run again."
             ) from error
+
+
+def slices(text: str) -> Iterator[str]:
+    """Cut a text into stretches that the tokenizer can stand; most texts are one.
+
+    The regular expression engine behind tiktoken and rustbpe overflows its stack on a million spaces in a row, which
+    ends the process. A stretch of 100,000 characters is safe, and a cut costs a token or none.
+    """
+    return (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
 
 
 def check_vocab_size(vocab_size: int) -> None:
