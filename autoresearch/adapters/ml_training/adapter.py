@@ -168,13 +168,18 @@ class MlAdapter:
         """Fetch, split and tokenize the text without asking for a device; see `prepare`."""
         from autoresearch.adapters.ml_training.data import parse_source, prepare_data
 
-        source = parse_source(self.preset.data if self.options.data == AUTO else self.options.data)
         return prepare_data(
-            source,
+            parse_source(self._source(workspace.path)),
             vocab_size=self.preset.vocab_size,
             cache=self._cache(workspace),
             progress=workspace.progress,
         )
+
+    def _source(self, workspace: Path) -> str:
+        """Return the data option; a relative path means the workspace's file where there is one."""
+        chosen = self.preset.data if self.options.data == AUTO else self.options.data
+        inside = workspace / chosen
+        return str(inside) if chosen not in ("sample", "climbmix") and inside.exists() else chosen
 
     def _cache(self, workspace: Workspace) -> Path:
         if self.options.cache != AUTO:

@@ -198,6 +198,9 @@ SUMMARY_KEYS: Final = (
 """Keys of the original's summary block after `val_bpb`, in its order."""
 
 
+_DIGITS: Final = {"num_steps": ".0f", "depth": ".0f", "total_tokens_M": ".3f", "num_params_M": ".3f"}
+
+
 def summary_block(value: float, numbers: Mapping[str, float]) -> str:
     """Return the block that the original prints at the end of a training; `n/a` stands for what is not known.
 
@@ -208,9 +211,7 @@ def summary_block(value: float, numbers: Mapping[str, float]) -> str:
     lines = ["---", f"{'val_bpb:':<17} {value:.6f}"]
     for name in SUMMARY_KEYS:
         number = numbers.get(name)
-        whole = number is not None and name in ("num_steps", "depth")
-        text = "n/a" if number is None else f"{number:.0f}" if whole else f"{number:.1f}"
-        lines.append(f"{name + ':':<17} {text}")
+        lines.append(f"{name + ':':<17} {'n/a' if number is None else format(number, _DIGITS.get(name, '.1f'))}")
     return "\n".join(lines)
 
 
