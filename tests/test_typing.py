@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 ADAPTER = ROOT / "tests" / "typing" / "api.py"
 MISTAKES = {
     "direction": ("core.Direction.MINIMIZE", '"minimize"', '"Direction"'),
-    "member": ("def prepare(self", "def make_ready(self", '"prepare"'),
+    "member": ("def prepare(self", "def make_ready(self", "prepare"),
     "seed": ("seed=seed, seconds", "seed=str(seed), seconds", '"seed"'),
 }
 """What is spoilt -> (text, text in its place, what mypy has to name)."""
