@@ -50,6 +50,7 @@ _SMALLEST_ANSWER = 8_000  # with less room than this, thinking alone may use it 
 
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 30.0
+_SHORTEST_PAUSE = 0.25
 # Before anything was ever reached, a wrong address is likelier than a passing fault, and a person may be waiting.
 _PATIENCE_AT_FIRST = 6.0
 
@@ -361,7 +362,9 @@ class ClaudeProposer:
                 http_client=anthropic.DefaultHttpxClient(trust_env=False) if is_loopback(self.base_url) else None,
             )
         except anthropic.AnthropicError as error:
-            raise EnvironmentNotReadyError(f"The credentials cannot be read: {self._said(error)}.") from error
+            raise EnvironmentNotReadyError(
+                f"The credentials of the Claude API cannot be read: {self._said(error)}. Setting ANTHROPIC_API_KEY is enough."
+            ) from error
         if client.api_key is None and client.auth_token is None and client.credentials is None:
             client.close()
             raise EnvironmentNotReadyError(
@@ -606,7 +609,8 @@ def _pause(error: Exception, attempts: int) -> float | None:
         if not _is_passing(error) or _is_about_money(error):
             return None
         asked = _retry_after(error.response.headers)
-        return backoff if asked is None else asked
+        # Zero would let a server keep us calling for ever without the patience running out.
+        return max(asked, _SHORTEST_PAUSE) if asked else backoff
     if isinstance(error, anthropic.APITimeoutError) and not _never_connected(error):
         return None  # the call may be under way and charged; a second one would be charged too
     return backoff
