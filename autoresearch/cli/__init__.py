@@ -1,0 +1,50 @@
+"""The command line: a thin skin over `autoresearch.core`; a command is imported when it is typed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoresearch.cli.lazy import LazyGroup
+from autoresearch.version import __version__
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="autoresearch",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    # A bug keeps Python's own traceback: it is what people paste into reports, and it shows no values of variables.
+    pretty_exceptions_enable=False,
+    # Plain help costs no import of rich, which would be half of the time that --help takes.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autoresearch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version and leave.")
+    ] = False,
+) -> None:
+    """Leave it running overnight and wake up to improvements that are real.
+
+    Keep or revert, experiment after experiment: autoresearch run --adapter ml
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code.
+
+    Codes: 0 done, 1 a fault in use or environment, 2 wrong usage, 130 interrupted.
+    """
+    app(prog_name="autoresearch")

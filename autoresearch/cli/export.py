@@ -1,0 +1,63 @@
+"""`autoresearch export`: the experiments for other programs."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoresearch.cli.options import RunOption, WorkspaceOption
+from autoresearch.cli.place import Place, opened
+from autoresearch.cli.render import clean
+from autoresearch.core.errors import EnvironmentNotReadyError
+
+
+class Format(Enum):
+    """What `export` writes."""
+
+    RESULTS = "results.tsv"  # commit, metric, memory_gb, status, description
+    JSONL = "jsonl"  # everything, one object a line
+    CSV = "csv"  # one line an experiment, for a spreadsheet
+
+
+def export(
+    form: Annotated[Format, typer.Option("--format", "-f", help="What to write.")] = Format.RESULTS,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where; by default standard output.", show_default=False),
+    ] = None,
+    workspace: WorkspaceOption = None,
+    run: RunOption = None,
+) -> None:
+    """Write the finished experiments: as results.tsv, as JSON lines with everything, or as CSV."""
+    with opened(workspace, run) as place:
+        text = exported(place, form)
+    if output is None or str(output) == "-":
+        # A file gets the texts as they are; a terminal would obey some of them.
+        typer.echo(clean(text, lines=True) if sys.stdout.isatty() else text, nl=False)
+        return
+    from autoresearch.core.formats import write_by_rename
+
+    try:
+        write_by_rename(output, text)
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"{output} cannot be written: {error.strerror}.\nName another file with -o, or leave -o out."
+        ) from error
+    typer.echo(f"wrote {output}", err=True)
+
+
+def exported(place: Place, form: Format) -> str:
+    """Return the text of an export."""
+    from autoresearch.core import formats
+
+    experiments = place.ledger.experiments(place.run.id)
+    if form is Format.CSV:
+        return formats.as_csv(experiments)
+    measurements = place.ledger.run_measurements(place.run.id)
+    if form is Format.JSONL:
+        return formats.as_jsonl(experiments, measurements)
+    return formats.results_tsv(str(place.run.metric["name"]), experiments, measurements)

@@ -1,0 +1,116 @@
+"""A group of commands that knows their names and imports a command's module only when it is typed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from autoresearch.cli.render import clean
+from autoresearch.core.errors import AutoresearchError
+from autoresearch.core.registry import COMMANDS, find, registered
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A command of our own: `module:function` under this package, and its line in `--help`."""
+
+    target: str
+    help: str
+
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "run": BuiltIn("run:run", "Run the loop until a limit ends it; go on where it stopped."),
+    "init": BuiltIn("init:init", "Write a workspace to begin with."),
+    "status": BuiltIn("status:status", "Show a run in figures."),
+    "log": BuiltIn("log:log", "List the experiments of a run."),
+    "show": BuiltIn("show:show", "Show everything about one experiment."),
+    "export": BuiltIn("export:export", "Write the experiments as a table or as JSON lines."),
+    "pause": BuiltIn("steer:pause", "Pause the run at work after its experiment."),
+    "resume": BuiltIn("steer:resume", "Let a paused run go on."),
+    "stop": BuiltIn("steer:stop", "End the run at work after its experiment."),
+    "approve": BuiltIn("steer:approve", "Let a waiting experiment be measured."),
+    "reject": BuiltIn("steer:reject", "Refuse a waiting experiment."),
+    "note": BuiltIn("steer:note", "Tell the proposer something while the run goes on."),
+    "adapters": BuiltIn("adapters:adapters", "List the installed adapters and whether they work."),
+    "doctor": BuiltIn("doctor:doctor", "Check this machine and say what to do."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Our commands and those of installed packages; turns faults into one sentence and an exit code.
+
+    Typer hands contexts and commands around whose classes it keeps private, hence `Any`.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, built_in in BUILT_IN.items():
+            self.commands[name] = TyperCommand(name, help=built_in.help)
+        for entry in registered(COMMANDS):
+            if entry.name not in BUILT_IN:
+                self.commands[entry.name] = TyperCommand(
+                    entry.name, help=f"Commands of the package {entry.distribution}."
+                )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the real command and the rest of the arguments; imports that command's module."""
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, known if name is None else load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what a person can mend is told in its sentence, anything else keeps its traceback."""
+        _never_fail_to_print()
+        try:
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+            return value
+        except AutoresearchError as error:
+            typer.echo(clean(str(error), lines=True), err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(130) from error
+        except BrokenPipeError as error:
+            _forget_stdout()
+            raise typer.Exit(0) from error  # whoever read has read enough: `autoresearch log | head` did what it should
+
+
+def load(name: str) -> Any:
+    """Return the command `name`, one of our own or of an installed package.
+
+    Raises:
+        EnvironmentNotReadyError: If the package that provides it cannot be loaded.
+        UsageError: If two packages claim the name.
+    """
+    built_in = BUILT_IN.get(name)
+    if built_in is None:
+        # What a stranger prints while it is imported must not end up in front of JSON.
+        with contextlib.redirect_stdout(sys.stderr):
+            loaded = find(COMMANDS, name).load()
+        return typer.main.get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
+    module, _, function = built_in.target.partition(":")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name)(getattr(importlib.import_module(f"autoresearch.cli.{module}"), function))
+    return typer.main.get_command(alone)
+
+
+def _never_fail_to_print() -> None:
+    """Show a character that the terminal's encoding lacks as its code instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _forget_stdout() -> None:
+    """Point standard output at nothing, so that Python's last flush does not complain about the reader that left."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, sys.stdout.fileno())
+    finally:
+        os.close(nothing)

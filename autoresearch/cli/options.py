@@ -1,0 +1,55 @@
+"""Options that several commands share, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="DIR",
+        help="Workspace; by default this folder if it is one, else the only ./autoresearch-* folder.",
+        show_default=False,
+    ),
+]
+RunOption = Annotated[
+    str | None, typer.Option("--run", metavar="ID", help="Which run; by default the latest.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; docs/json.md names the keys.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An option of the adapter; may be given again.", show_default=False
+    ),
+]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="Short for --set preset=PRESET.", show_default=False)
+]
+DataOption = Annotated[str | None, typer.Option("--data", help="Short for --set data=DATA.", show_default=False)]
+
+
+def adapter_options(settings: Sequence[str] | None, preset: str | None, data: str | None) -> dict[str, str]:
+    """Return the adapter's options as typed.
+
+    Raises:
+        typer.BadParameter: If a setting has no `=` or no name, or a name is given twice with different values.
+    """
+    options: dict[str, str] = {}
+    given = [*(settings or ())]
+    given += [f"preset={preset}"] if preset is not None else []
+    given += [f"data={data}"] if data is not None else []
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param_hint="--set")
+        if options.get(name, value) != value:
+            raise typer.BadParameter(f"{name} is given twice: {options[name]!r} and {value!r}.", param_hint="--set")
+        options[name] = value
+    return options

@@ -1,0 +1,253 @@
+"""Reporters: a run drawn on a terminal, as plain lines in a pipe, as JSON lines, or not at all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from autoresearch.cli.render import (
+    ABSENT,
+    OUTCOME_STYLES,
+    as_json_line,
+    clean,
+    clock,
+    effect_in_words,
+    number,
+    probability,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
+
+    from autoresearch.core.graph import Reporter
+    from autoresearch.core.ledger import Experiment
+
+PHASES = {
+    "propose": "proposing",
+    "check": "checking",
+    "approve": "waiting for approval",
+    "observe": "measuring",
+    "decide": "deciding",
+    "keep": "recording",
+    "revert": "recording",
+    "record": "recording",
+}
+"""Node -> what a person reads."""
+
+_REFRESH_PER_SECOND = 4
+_PLAIN_STEP = 0.25
+"""A pipe hears of a long preparation once per quarter."""
+
+
+def experiment_parts(row: Experiment) -> tuple[str, str, str]:
+    """Return what one line says of a finished experiment: number, outcome, and everything else."""
+    outcome = row.outcome or ""
+    if row.number == 0:
+        return f"{row.number:>4}", "baseline", f"{number(row.value):>10}"
+    gain = ABSENT if row.effect is None else effect_in_words(row.effect)
+    chance = "" if row.p_better is None else f"p {probability(row.p_better)}"
+    text = clean(f"{row.category}: {row.hypothesis}")
+    if row.value is None:
+        text = f"{text} ({clean(row.reason)})"
+    return f"{row.number:>4}", outcome, f"{number(row.value):>10}  {gain:<16}  {chance:<6}  {text}"
+
+
+def experiment_line(row: Experiment) -> str:
+    """Return one plain line about a finished experiment."""
+    place, outcome, rest = experiment_parts(row)
+    return f"{place}  {outcome:<12}  {rest}"
+
+
+def experiment_event(row: Experiment) -> dict[str, object]:
+    """Return what `run --json` says of a finished experiment; docs/json.md explains the keys."""
+    names = (
+        "number", "outcome", "category", "hypothesis", "reason", "value", "effect", "effect_low", "effect_high",
+        "p_better", "usd", "tokens", "seconds",
+    )  # fmt: skip
+    event: dict[str, object] = {"event": "experiment", "run": row.run_id}
+    event.update({name: getattr(row, name) for name in names})
+    event["commit"] = row.kept_commit or row.candidate_commit
+    return event
+
+
+class Quiet:
+    """Says nothing while the run goes on."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def phase(self, number: int, name: str) -> None:
+        """Say nothing."""
+
+    def progress(self, share: float, text: str) -> None:
+        """Say nothing."""
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """Say nothing."""
+
+
+class _Stream:
+    """Writes whole lines at once; falls silent when the reader has left, for a run outlives whoever watches it."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.gone = False
+
+    def line(self, text: str) -> None:
+        """Write a line, unless nobody reads any more."""
+        if self.gone:
+            return
+        try:
+            self.file.write(f"{text}\n")
+            self.file.flush()
+        except BrokenPipeError:
+            self.gone = True
+
+
+class Plain(Quiet):
+    """Plain lines without control codes: one when an experiment is measured for the first time, one when it ended."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._stream = _Stream(file)
+        self._measured = -1
+        self._step: tuple[str, int] | None = None
+        self._preparing = True
+
+    def say(self, text: str) -> None:
+        """Write the sentence."""
+        self._stream.line(clean(text, lines=True))
+
+    def phase(self, number: int, name: str) -> None:
+        """Write that an experiment is being measured, once; the other phases pass in an instant or cost a call."""
+        self._preparing = False
+        if name == "observe" and number != self._measured:
+            self._measured = number
+            what = "the baseline" if number == 0 else f"experiment {number}"
+            self._stream.line(f"measuring {what}")
+
+    def progress(self, share: float, text: str) -> None:
+        """Write how far a preparation is, a few times at most; measurements are too many to be followed in a pipe."""
+        step = int(min(max(share, 0.0), 1.0) / _PLAIN_STEP)
+        words = clean(text)
+        kind = words.translate(str.maketrans("", "", "0123456789.,%/ "))
+        if self._preparing and (kind, step) != self._step:
+            self._step = (kind, step)
+            self._stream.line(f"preparing {min(max(share, 0.0), 1.0):.0%}  {words}")
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """Write the experiment's line."""
+        self._stream.line(experiment_line(experiment))
+
+
+class JsonLines(Quiet):
+    """One JSON object per finished experiment on one stream; sentences for people on another, None for nowhere."""
+
+    def __init__(self, file: TextIO, words: TextIO | None) -> None:
+        self._stream = _Stream(file)
+        self._words = None if words is None else _Stream(words)
+
+    def say(self, text: str) -> None:
+        """Write the sentence where people read."""
+        if self._words is not None:
+            self._words.line(clean(text, lines=True))
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """Write the experiment as JSON."""
+        self.event(experiment_event(experiment))
+
+    def event(self, event: dict[str, object]) -> None:
+        """Write one event."""
+        self._stream.line(as_json_line(event))
+
+
+class Terminal(Quiet):
+    """One line that lives at the bottom, one that stays per finished experiment."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._doing = "preparing"
+        self._number: int | None = None
+        self._share: float | None = None
+        self._words = ""
+        self._since = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print the sentence above the living line."""
+        self._console.print(_text(clean(text, lines=True)), soft_wrap=True)
+
+    def phase(self, number: int, name: str) -> None:
+        """Show the phase; the clock starts anew with each experiment."""
+        if number != self._number:
+            self._number, self._since = number, time.monotonic()
+        self._doing, self._share, self._words = PHASES.get(name, name), None, ""
+
+    def progress(self, share: float, text: str) -> None:
+        """Show how far the phase is."""
+        self._share, self._words = min(max(share, 0.0), 1.0), clean(text)
+
+    def experiment_ended(self, experiment: Experiment) -> None:
+        """Print the experiment's line, cut to the width of the terminal."""
+        place, outcome, rest = experiment_parts(experiment)
+        line = _text(f"{place}  ").append(f"{outcome:<12}", style=OUTCOME_STYLES.get(outcome, ""))
+        self._console.print(line.append(f"  {rest}"), no_wrap=True, overflow="ellipsis", crop=True)
+        self._number = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the living line."""
+        share = "" if self._share is None else f"{self._share:>4.0%}"
+        place = "" if self._number is None else f"{self._number:>4}"
+        parts = [place, self._doing, share, clock(time.monotonic() - self._since), self._words]
+        line = _text("  ".join(part for part in parts if part))
+        line.truncate(options.max_width, overflow="ellipsis")
+        line.no_wrap = True
+        yield line
+
+
+def _text(words: str) -> Text:
+    """Return text that is never read as markup."""
+    from rich.text import Text
+
+    return Text(words)
+
+
+@contextmanager
+def terminal(console: Console) -> Iterator[Terminal]:
+    """Draw on a terminal until the block ends; the living line vanishes with it."""
+    from rich.live import Live
+
+    reporter = Terminal(console)
+    # stdout stays what it is: whatever else prints would otherwise be read as markup.
+    with Live(
+        reporter,
+        console=console,
+        refresh_per_second=_REFRESH_PER_SECOND,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ):
+        yield reporter
+
+
+@contextmanager
+def reporter_for(*, quiet: bool, json: bool) -> Iterator[Reporter]:
+    """Choose how a run is shown: JSON lines, nothing, a living terminal, or plain lines."""
+    if json:
+        yield JsonLines(sys.stdout, None if quiet else sys.stderr)
+    elif quiet:
+        yield Quiet()
+    elif sys.stdout.isatty() and not (console := _console()).is_dumb_terminal:
+        with terminal(console) as living:
+            yield living
+    else:
+        yield Plain(sys.stdout)
+
+
+def _console() -> Console:
+    """Return a console that neither highlights nor reads markup; it heeds NO_COLOR and TERM by itself."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)

@@ -1,0 +1,168 @@
+"""`autoresearch run`: the loop itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoresearch.cli.options import DataOption, PresetOption, SetOption, adapter_options
+from autoresearch.cli.place import refuse_ambiguity
+from autoresearch.cli.reporter import JsonLines, reporter_for
+from autoresearch.cli.summary import closing
+from autoresearch.core.workspace import Layout
+
+if TYPE_CHECKING:
+    from autoresearch.core.adapter import Metric
+    from autoresearch.core.driver import RunResult
+
+_LIMITS = "When to end"
+_CHOICES = "How to work"
+
+
+def run(
+    adapter: Annotated[
+        str | None, typer.Option(help="What to improve; autoresearch adapters lists them.", show_default=False)
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            metavar="DIR",
+            help="Workspace; by default this folder if it is one, else ./autoresearch-ADAPTER, made where missing.",
+            show_default=False,
+        ),
+    ] = None,
+    proposer: Annotated[
+        str | None,
+        typer.Option(help="claude or search; by default claude with a key, else search.", show_default=False),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="bayes or greedy: the rule that keeps or reverts.", show_default=False)
+    ] = None,
+    keep_at: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Keep at this probability of being better.", show_default=False),
+    ] = None,
+    drop_below: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Revert below this probability.", show_default=False)
+    ] = None,
+    experiments: Annotated[
+        int | None, typer.Option("--experiments", "-n", min=0, help="End after so many.", show_default=False)
+    ] = None,
+    hours: Annotated[float | None, typer.Option(min=0.0, help="End after so many hours.", show_default=False)] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(min=0.0, help="End before proposals cost more dollars.", show_default=False)
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="End before proposals take more tokens.", show_default=False)
+    ] = None,
+    max_samples: Annotated[
+        int | None, typer.Option(min=0, help="End after so many measurements.", show_default=False)
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="End when the incumbent is believed to be this good.", show_default=False)
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=0, help="End after so many in a row without a keep.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="First seed of measurements and of the search.", show_default=False)
+    ] = None,
+    baseline_runs: Annotated[
+        int | None, typer.Option(min=1, help="Measure the baseline so often at first.", show_default=False)
+    ] = None,
+    budget_seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Budget of one measurement.", show_default=False)
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device of the measurements: cpu, cuda:0, mps.", show_default=False)
+    ] = None,
+    preset: PresetOption = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    approve: Annotated[
+        bool | None,
+        typer.Option("--approve/--no-approve", help="Wait for autoresearch approve N each time.", show_default=False),
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Begin a new run from the artifact as it is now.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the summary.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON line per experiment and one for the end.")] = False,
+) -> None:
+    """Run the loop until a limit ends it; go on where the last session stopped.
+
+    Ctrl-C once ends the run after the experiment in progress, twice at once. What is left out comes from
+    autoresearch.toml in the workspace.
+    """
+    options = adapter_options(settings, preset, data)
+    if budget_seconds == 0:
+        raise typer.BadParameter("a measurement needs more than no time.", param_hint="--budget-seconds")
+    if workspace is None and adapter is None:
+        refuse_ambiguity(Path.cwd())
+    from autoresearch.core import driver
+
+    parameters = {"keep_at": keep_at, "drop_below": drop_below}
+    with reporter_for(quiet=quiet, json=json) as reporter:
+        result = driver.run(
+            adapter,
+            workspace=workspace,
+            proposer=proposer,
+            policy=policy,
+            policy_parameters={name: value for name, value in parameters.items() if value is not None} or None,
+            model=model,
+            experiments=experiments,
+            hours=hours,
+            max_usd=max_usd,
+            max_tokens=max_tokens,
+            max_samples=max_samples,
+            target=target,
+            patience=patience,
+            seed=seed,
+            baseline_runs=baseline_runs,
+            budget_seconds=budget_seconds,
+            device=device,
+            approve=approve,
+            options=options or None,
+            new=new,
+            reporter=reporter,
+        )
+    _conclude(result, json=json)
+    if result.interrupted:
+        raise typer.Exit(130)
+
+
+def _conclude(result: RunResult, *, json: bool) -> None:
+    """Print the summary, or the last JSON line."""
+    if json:
+        JsonLines(sys.stdout, None).event(end_event(result))
+        return
+    layout = Layout(result.workspace)
+    typer.echo(
+        f"\n{closing(result.status, _metric_of(layout, result.status.run), result.reason, result.branch, layout)}",
+        nl=False,
+    )
+
+
+def end_event(result: RunResult) -> dict[str, object]:
+    """Return the last line of `run --json`."""
+    return {
+        "event": "end",
+        "run": result.status.run,
+        "reason": result.reason,
+        "interrupted": result.interrupted,
+        "workspace": str(result.workspace),
+        "branch": result.branch,
+        "status": result.status.as_json(),
+    }
+
+
+def _metric_of(layout: Layout, run_id: str) -> Metric:
+    from autoresearch.core.ledger import Ledger
+    from autoresearch.core.memory import metric_from_json
+
+    with Ledger.open(layout.ledger) as ledger:
+        return metric_from_json(ledger.run(run_id).metric)
