@@ -318,10 +318,13 @@ class Ledger:
         """
         try:
             return cls._opened(make_url(url))
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            raise UsageError(
+                f"The database driver that the ledger's URL names is not installed: {error}.\n"
+                "Install it (for PostgreSQL: pip install psycopg) or correct the URL."
+            ) from error
         except ArgumentError as error:
             raise UsageError(f"{url!r} is no database URL.\nWrite it like postgresql+psycopg://host/name.") from error
-        except (NoSuchModuleError, ModuleNotFoundError) as error:
-            raise UsageError(f"The database driver that the URL names is not installed: {error}.") from error
 
     @classmethod
     def _opened(cls, url: URL) -> Ledger:
@@ -417,6 +420,25 @@ class Ledger:
         query = select(Experiment).where(Experiment.run_id == run_id).order_by(col(Experiment.number))
         with self._read() as transaction:
             return list(transaction.exec(query))
+
+    def finished_after(self, run_id: str, sequence: int) -> list[tuple[Experiment, list[MeasurementRow]]]:
+        """Return the experiments of a run that finished after a sequence number, in that order, each with its measurements.
+
+        A finished experiment never changes, so a reader that remembers the last sequence number needs to ask for news
+        only.
+        """
+        query = (
+            select(Experiment)
+            .where(Experiment.run_id == run_id, col(Experiment.sequence) > sequence)
+            .order_by(col(Experiment.sequence))
+        )
+        with self._read() as transaction:
+            found = list(transaction.exec(query))
+            measured = select(MeasurementRow).where(col(MeasurementRow.experiment_id).in_([row.id for row in found]))
+            grouped: dict[int, list[MeasurementRow]] = {row.id: [] for row in found}
+            for row in transaction.exec(measured.order_by(col(MeasurementRow.id))) if found else ():
+                grouped[row.experiment_id].append(row)
+        return [(row, grouped[row.id]) for row in found]
 
     def update_experiment(self, experiment_id: int, **fields: Any) -> Experiment:
         """Change columns of an experiment and return it. Its outcome is written by `finish_experiment` alone."""
