@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -117,6 +118,7 @@ def download(
     progress: Callable[[int, int | None], None],
     *,
     backoff_seconds: float = _BACKOFF_SECONDS,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> str:
     """Fetch a file, going on where an earlier attempt was cut, and return the SHA-256 of its content.
 
@@ -127,7 +129,8 @@ def download(
         url: Address of the file.
         target: Where to put it.
         progress: Called with (bytes that are here, bytes in all or None where the server does not say).
-        backoff_seconds: Pause after a first failure; doubled after each further one up to half a minute.
+        backoff_seconds: Pause after a first failure; doubled after each further one, up to 30 times as long.
+        timeout_seconds: Silence after which a connection counts as cut.
 
     Raises:
         EnvironmentNotReadyError: If the server refuses, or goes on failing, or what it sends is not what it states.
@@ -139,7 +142,7 @@ def download(
     while True:
         before = part.size()
         try:
-            stated = _fetch_rest(url, part, progress)
+            stated = _fetch_rest(url, part, progress, timeout_seconds)
             sha256 = _checked(part, stated)
             break
         except _BrokenOff as error:
@@ -233,7 +236,7 @@ class _RememberLinked(urllib.request.HTTPRedirectHandler):
     linked: Mapping[str, str] = MappingProxyType({})
 
 
-def _fetch_rest(url: str, part: _Part, progress: Callable[[int, int | None], None]) -> _Stated:
+def _fetch_rest(url: str, part: _Part, progress: Callable[[int, int | None], None], timeout_seconds: float) -> _Stated:
     """Ask for the bytes that are missing and append them; return what the server states about the whole."""
     have, tag = part.size(), part.tag()
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
@@ -243,14 +246,17 @@ def _fetch_rest(url: str, part: _Part, progress: Callable[[int, int | None], Non
             request.add_header("If-Range", tag)
     redirects = _RememberLinked()
     try:
-        response = urllib.request.build_opener(redirects).open(request, timeout=_TIMEOUT_SECONDS)
+        response = urllib.request.build_opener(redirects).open(request, timeout=timeout_seconds)
     except urllib.error.HTTPError as error:
         with error:
+            stated = _stated(error.headers, redirects.linked, whole=False)
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and stated.size == have:
+                return stated  # everything had arrived when the download was cut
             raise _refusal(url, error, part) from error
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenOff(f"no answer ({error})") from error
     with response:
-        stated = _stated(response, redirects.linked)
+        stated = _stated(response.headers, redirects.linked, whole=response.status == http.HTTPStatus.OK)
         begins = _range_start(response) if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
         if begins != have or (have and stated.tag != tag):
             # Another version, or a server that cannot resume: these bytes do not continue ours.
@@ -279,13 +285,13 @@ def _refusal(url: str, error: urllib.error.HTTPError, part: _Part) -> Exception:
     )
 
 
-def _stated(response: http.client.HTTPResponse, linked: Mapping[str, str]) -> _Stated:
-    length = response.headers.get("Content-Length")
-    whole = response.headers.get("Content-Range", "").rpartition("/")[2]
-    size = linked.get("x-linked-size") or whole or (length if response.status == http.HTTPStatus.OK else None)
-    tag = response.headers.get("ETag")
+def _stated(headers: Message, linked: Mapping[str, str], *, whole: bool) -> _Stated:
+    """Read what an answer, and the redirect before it, state; `whole`: the answer's body is the whole file."""
+    total = headers.get("Content-Range", "").rpartition("/")[2]
+    size = linked.get("x-linked-size") or total or (headers.get("Content-Length") if whole else None)
+    tag = headers.get("ETag")
     sha256 = None
-    for candidate in (linked.get("x-linked-etag"), response.headers.get("X-Linked-Etag"), tag):
+    for candidate in (linked.get("x-linked-etag"), headers.get("X-Linked-Etag"), tag):
         # Only a tag of 64 hexadecimal digits is a SHA-256; others are made in ways of the server's own.
         if candidate is not None and re.fullmatch(r"[0-9a-f]{64}", candidate.strip('"')):
             sha256 = candidate.strip('"')

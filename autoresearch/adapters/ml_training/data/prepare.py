@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -246,6 +247,7 @@ class _Preparation:
             "fingerprint": self.fingerprint,
             "source": self.source.name,
             "identity": self.source.identity,
+            "versions": {package: metadata.version(package) for package in ("rustbpe", "tiktoken")},
             "merges": len(tokenizer.tokens) - 256,
             "splits": {name: vars(count) for name, count in counts.items()},
             "duplicates_dropped": dropped[DUPLICATE],

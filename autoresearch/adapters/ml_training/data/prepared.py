@@ -128,11 +128,13 @@ class PreparedData:
 
     Attributes:
         path: Its directory.
-        fingerprint: Names the text, the vocabulary size and the format; equal fingerprints mean equal tokens.
+        fingerprint: Names the text, the vocabulary size and the format; with the same `versions` in the manifest, equal
+            fingerprints mean equal tokens.
         vocab_size: Number of token ids, specials included. A tiny text may use fewer of them.
         bos_id: Token that begins every document, `vocab_size - 1`.
         manifest: `source`, `seconds`, `splits` (documents, bytes and tokens of each), `duplicates_dropped`,
-            `near_duplicates_dropped` (from train), `near_duplicates_dropped_holdout`, `empty_skipped`, `merges`.
+            `near_duplicates_dropped` (from train), `near_duplicates_dropped_holdout`, `empty_skipped`, `merges`, and
+            `versions` of the tokenizers.
     """
 
     path: Path
@@ -158,7 +160,10 @@ class PreparedData:
 
     def token_bytes(self) -> NDArray[np.int64]:
         """Return how many bytes of text each token stands for; 0 for BOS and unused ids. Shape (V,), int64."""
-        table: NDArray[np.int64] = np.load(self.path / "token_bytes.npy")
+        try:
+            table: NDArray[np.int64] = np.load(self.path / "token_bytes.npy")
+        except (OSError, ValueError) as error:
+            raise _damaged(self.path, str(error)) from error
         return table
 
     def tokenizer(self) -> tiktoken.Encoding:

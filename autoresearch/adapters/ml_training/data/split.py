@@ -137,7 +137,7 @@ class NearDuplicates:
     Exact, not sketched: the scored set is small, so all its shingles fit into memory, and looking them up finds every
     pair above the threshold, where MinHash would find most and bring a dependency. Shingles are of five words; a word
     is a run of ASCII letters and digits or two-byte characters (Cyrillic, Greek, accents), or one character of three
-    or four bytes, so that scripts without spaces work too.
+    or four bytes that is no punctuation, so that scripts without spaces work too.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -207,8 +207,8 @@ def _shingles(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int6
     for step in range(1, SHINGLE_WORDS):
         # A text of fewer words is one shingle of all it has: words beyond the end of a text count as nothing.
         ahead = np.zeros_like(words)
-        same = owners[step:] == owners[: len(owners) - step]
-        ahead[: len(words) - step][same] = words[step:][same]
+        same = owners[step:] == owners[:-step]
+        ahead[:-step][same] = words[step:][same]
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_MULTIPLIER) + ahead
     mixed ^= mixed >> np.uint64(32)
     position = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -234,18 +234,27 @@ def _words(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]
     data = np.frombuffer(b"".join(raws), np.uint8)
     ends = np.cumsum([len(raw) for raw in raws]) if raws else np.empty(0, np.int64)
     inside = _WORD[data]
+    values = _VALUE[data]
+    for byte in _typographic(data):
+        inside[byte], values[byte] = False, 0
     before = np.r_[False, inside[:-1]] if len(data) else inside
     alone = _ALONE[data]
     starts = np.flatnonzero(inside & (~before | alone | _after_alone(data)))
     # A word is hashed as the difference of two running sums, shifted back to its own beginning.
     bits = len(data).bit_length()
-    values = _VALUE[data]
     values *= _powers(bits, _MULTIPLIER)[: len(data)]
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(values, out=sums[1:])
     stops = np.r_[starts[1:], len(data)] if len(starts) else starts
     hashes = (sums[stops] - sums[starts]) * _powers(bits, _INVERSE)[starts]
     return hashes, np.repeat(np.arange(len(raws)), np.diff(np.searchsorted(starts, ends), prepend=0))
+
+
+def _typographic(data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], ...]:
+    """Return where the three bytes of curly quotes, dashes and the like (U+2000 to U+203F) stand."""
+    first = np.flatnonzero(data == 0xE2)
+    first = first[data[first + 1] == 0x80]
+    return first, first + 1, first + 2
 
 
 def _after_alone(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
