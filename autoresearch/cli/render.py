@@ -81,8 +81,10 @@ def effect_in_words(value: float) -> str:
 
 
 def probability(value: float | None) -> str:
-    """Return a probability with two digits; a dash where there is none."""
-    return ABSENT if value is None else f"{value:.2f}"
+    """Return a probability with two digits, never rounded to certainty; a dash where there is none."""
+    if value is None:
+        return ABSENT
+    return "<.01" if value < 0.01 else ">.99" if value > 0.99 else f"{value:.2f}"
 
 
 def money(usd: float) -> str:

@@ -47,19 +47,19 @@ def experiment_parts(row: Experiment) -> tuple[str, str, str]:
     """Return what one line says of a finished experiment: number, outcome, and everything else."""
     outcome = row.outcome or ""
     if row.number == 0:
-        return f"{row.number:>4}", "baseline", f"{number(row.value):>10}"
+        return f"{row.number:>3}", "baseline", f"{number(row.value):>9}"
     gain = ABSENT if row.effect is None else effect_in_words(row.effect)
     chance = "" if row.p_better is None else f"p {probability(row.p_better)}"
     text = clean(f"{row.category}: {row.hypothesis}")
     if row.value is None:
         text = f"{text} ({clean(row.reason)})"
-    return f"{row.number:>4}", outcome, f"{number(row.value):>10}  {gain:<16}  {chance:<6}  {text}"
+    return f"{row.number:>3}", outcome, f"{number(row.value):>9}  {gain:<15}  {chance:<6}  {text}"
 
 
 def experiment_line(row: Experiment) -> str:
     """Return one plain line about a finished experiment."""
     place, outcome, rest = experiment_parts(row)
-    return f"{place}  {outcome:<12}  {rest}"
+    return f"{place}  {outcome:<12} {rest}"
 
 
 def experiment_event(row: Experiment) -> dict[str, object]:
@@ -193,13 +193,13 @@ class Terminal(Quiet):
         """Print the experiment's line, cut to the width of the terminal."""
         place, outcome, rest = experiment_parts(experiment)
         line = _text(f"{place}  ").append(f"{outcome:<12}", style=OUTCOME_STYLES.get(outcome, ""))
-        self._console.print(line.append(f"  {rest}"), no_wrap=True, overflow="ellipsis", crop=True)
+        self._console.print(line.append(f" {rest}"), no_wrap=True, overflow="ellipsis", crop=True)
         self._number = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the living line."""
         share = "" if self._share is None else f"{self._share:>4.0%}"
-        place = "" if self._number is None else f"{self._number:>4}"
+        place = "" if self._number is None else f"{self._number:>3}"
         parts = [place, self._doing, share, clock(time.monotonic() - self._since), self._words]
         line = _text("  ".join(part for part in parts if part))
         line.truncate(options.max_width, overflow="ellipsis")

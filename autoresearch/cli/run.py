@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,6 @@ from autoresearch.core.workspace import Layout
 if TYPE_CHECKING:
     from autoresearch.core.adapter import Metric
     from autoresearch.core.driver import RunResult
-
-_LIMITS = "When to end"
-_CHOICES = "How to work"
 
 
 def run(
@@ -130,21 +128,22 @@ def run(
             new=new,
             reporter=reporter,
         )
-    _conclude(result, json=json)
+    _conclude(result, quiet=quiet, json=json)
     if result.interrupted:
         raise typer.Exit(130)
 
 
-def _conclude(result: RunResult, *, json: bool) -> None:
+def _conclude(result: RunResult, *, quiet: bool, json: bool) -> None:
     """Print the summary, or the last JSON line."""
     if json:
         JsonLines(sys.stdout, None).event(end_event(result))
         return
     layout = Layout(result.workspace)
-    typer.echo(
-        f"\n{closing(result.status, _metric_of(layout, result.status.run), result.reason, result.branch, layout)}",
-        nl=False,
+    metric = _metric_of(layout, result.status.run)
+    summary = closing(
+        result.status, metric, result.reason, result.branch, layout, has_history=_has_history(result.workspace)
     )
+    typer.echo(summary if quiet else f"\n{summary}", nl=False)
 
 
 def end_event(result: RunResult) -> dict[str, object]:
@@ -166,3 +165,9 @@ def _metric_of(layout: Layout, run_id: str) -> Metric:
 
     with Ledger.open(layout.ledger) as ledger:
         return metric_from_json(ledger.run(run_id).metric)
+
+
+def _has_history(folder: Path) -> bool:
+    """Say whether the user's repository has a commit to merge into; a repository that the run made has none."""
+    done = subprocess.run(["git", "rev-parse", "--quiet", "--verify", "HEAD"], cwd=folder, capture_output=True)
+    return done.returncode == 0

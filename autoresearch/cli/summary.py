@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoresearch.cli.place import shown_path, suffix
@@ -51,8 +52,17 @@ def counts(status: RunStatus) -> str:
     return f"{status.experiments} experiment{plural}: {', '.join(parts)}"
 
 
-def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout: Layout) -> str:
-    """Return what `run` ends with."""
+def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout: Layout, *, has_history: bool) -> str:
+    """Return what `run` ends with.
+
+    Args:
+        status: The run in figures.
+        metric: What was measured.
+        reason: Why the session ended.
+        branch: Git branch with the kept steps.
+        layout: The workspace.
+        has_history: Whether the repository has a commit of the user's own, so that there is something to merge into.
+    """
     where = suffix(layout)
     lines = [
         headline(status, metric),
@@ -63,7 +73,12 @@ def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout:
     ]
     if status.kept > 0:
         lines.append(f"The last kept step  autoresearch show best --diff{where}")
-        lines.append(f"All kept steps      git branch {branch}")
+        here = layout.root == Path.cwd().resolve()
+        git = "git" if here else f"git -C {shown_path(layout.root)}"
+        # Without a commit of one's own git has nothing to merge into, and would refuse to overwrite the artifact.
+        take = f"{git} merge {branch}" if has_history else f"{git} restore --source={branch} ."
+        lines.append(f"All kept steps      {git} log -p {branch}")
+        lines.append(f"To take them over   {take}")
     lines.append(f"A table             {shown_path(layout.results)}")
     lines.append(f"To go on            autoresearch run{where}")
     return "\n".join(lines) + "\n"
