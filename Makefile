@@ -9,19 +9,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKSPACE ?= autoresearch-ml
-EXPERIMENTS ?= 6
-BUDGET_SECONDS ?= 15
+WORKSPACE := autoresearch-ml
+EXPERIMENTS := 6
+BUDGET_SECONDS := 15
 
 # One virtual environment serves every target, so two recipes must never install into it at once.
 .NOTPARALLEL:
 .PHONY: run test test-all lint clean
 
 run: $(VENV)/.ml
-	$(BIN)/autoresearch run --adapter ml --workspace $(WORKSPACE) --proposer search --device cpu \
+	$(BIN)/autoresearch run --adapter ml --workspace $(WORKSPACE) --preset cpu --proposer search \
 		--experiments $(EXPERIMENTS) --budget-seconds $(BUDGET_SECONDS)
-	@echo "Where to look: $(BIN)/autoresearch log -w $(WORKSPACE)  (then: show N --diff, status, export)"
-	@echo "Six more: make run. Overnight: $(BIN)/autoresearch run -w $(WORKSPACE) --hours 8"
+	@echo
+	@echo "To have the command at hand: . $(BIN)/activate. Six more experiments: make run"
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
