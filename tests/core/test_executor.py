@@ -365,6 +365,13 @@ run_process([sys.executable, "-c", {textwrap.dedent(child)!r}], cwd=Path("."), l
     assert all(wait_until_dead(pid) for pid in pids)
 
 
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="Linux only")
+def test_candidate_is_ended_before_the_run_when_memory_is_short(tmp_path: Path):
+    """A child is a better victim for the system's out-of-memory killer than the runner."""
+    run(tmp_path, "import time; time.sleep(0.1); print(open('/proc/self/oom_score_adj').read())")
+    assert int(tail(tmp_path / "run.log")) > int(Path("/proc/self/oom_score_adj").read_text())
+
+
 def test_environment_is_an_allow_list(monkeypatch: pytest.MonkeyPatch):
     """Secrets and unknown variables do not reach a child; what it is given on purpose does."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "PYTHON_TOKEN", "XDG_SECRET", "HF_TOKEN", "RANDOM_THING"):
