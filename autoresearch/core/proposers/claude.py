@@ -132,6 +132,8 @@ class _Reply:
 
         A stream that is cut reports no final count, but what was written was written: the text that arrived is counted.
         """
+        if self.stop_reason is not None:
+            return self.usage
         arrived = int(len("".join(self.text).encode()) / _TYPICAL_BYTES)
         usage = self.usage
         return Usage(usage.fresh, usage.cache_read, usage.write_5m, usage.write_1h, max(usage.out, arrived))
@@ -363,7 +365,8 @@ class ClaudeProposer:
             )
         except anthropic.AnthropicError as error:
             raise EnvironmentNotReadyError(
-                f"The credentials of the Claude API cannot be read: {self._said(error)}. Setting ANTHROPIC_API_KEY is enough."
+                f"The credentials of the Claude API cannot be read: {self._said(error)}. "
+                "Setting ANTHROPIC_API_KEY is enough."
             ) from error
         if client.api_key is None and client.auth_token is None and client.credentials is None:
             client.close()
