@@ -318,9 +318,10 @@ def _append(
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    # Apart from writing, so that a full disk is not taken for a cut connection and tried again.
+    # Apart from writing, so that a full disk is not taken for a cut connection and tried again; and what is there at
+    # once instead of a whole chunk, since a chunk that a timeout cuts short would be lost.
     try:
-        return response.read(_CHUNK_BYTES)
+        return response.read1(_CHUNK_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenOff(f"the connection was cut ({type(error).__name__})") from error
 
