@@ -1,7 +1,7 @@
 """The Claude proposer against a real model of 135 million parameters, served on this machine by llama.cpp's server.
 
-The model knows nothing of research. What is proven is that the proposer stands whatever a model really says, over a real
-server's stream: each answer becomes a proposal or a named refusal with its cost.
+The model knows nothing of research. What is proven is that the proposer stands whatever a model really says, over a
+real server's stream: each answer becomes a proposal or a named refusal with its cost.
 """
 
 from __future__ import annotations

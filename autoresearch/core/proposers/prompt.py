@@ -279,7 +279,7 @@ def _standing(request: ProposalRequest) -> str:
     value = "is not measured yet" if request.incumbent_value is None else f"stands at {request.incumbent_value:.6g}"
     kept = sum(past.outcome is Outcome.KEPT for past in request.history)
     return (
-        f"This is experiment {request.number}; {len(request.history)} are finished, {kept} of them kept. "
+        f"This is experiment {request.number}. Finished so far: {len(request.history)}, of which {kept} kept. "
         f"The artifact as shown {value}."
     )
 

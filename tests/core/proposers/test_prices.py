@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from autoresearch.core.proposers.prices import (
     FREE,
     MODEL_PRICES,
+    PRICES_AS_OF,
     UNKNOWN_MODEL,
     Usage,
     is_loopback,
@@ -85,3 +90,27 @@ def test_loopback(url: str) -> None:
 def test_not_loopback(url: str) -> None:
     """These addresses do not, or cannot be known to."""
     assert not is_loopback(url)
+
+
+def test_documented_prices() -> None:
+    """The page about Claude lists the prices that are charged, and their date."""
+    page = (Path(__file__).parents[3] / "docs" / "claude.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(claude-[a-z0-9-]+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE
+    )
+    documented = {model: tuple(map(float, prices)) for model, *prices in rows}
+    rates = {model: price.rate for model, price in MODEL_PRICES.items()}
+    assert documented == {
+        model: pytest.approx((rate.fresh, rate.write_1h, rate.cache_read, rate.out)) for model, rate in rates.items()
+    }
+    assert f"as of {PRICES_AS_OF.isoformat()}" in page
+
+
+def test_documented_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python of the page runs."""
+    page = (Path(__file__).parents[3] / "docs" / "claude.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, {})
+    assert "expected_effect" in json.loads(capsys.readouterr().out)["properties"]
