@@ -117,7 +117,7 @@ def step(
     middle = np.cumsum(posterior) - posterior / 2.0
     low, high = np.interp([0.05, 0.95], middle, effects)
     return Step(
-        p_better=float(posterior[effects > 0.0].sum()) + at_zero / 2.0,
+        p_better=min(float(posterior[effects > 0.0].sum()) + at_zero / 2.0, 1.0),
         expected=expected,
         interval=(float(low), float(high)),
         posterior=posterior,

@@ -12,7 +12,7 @@ STATED_DOF = 8.0
 """What an adapter's stated noise is worth: as much as nine runs of one artifact. Enough to start on; twenty replicates
 on this machine outweigh it."""
 
-_RELATIVE_FLOOR = 1e-8
+_RELATIVE_FLOOR = 1e-7
 """Sums of squares in double precision cannot tell a spread below this share of the value from none at all."""
 
 

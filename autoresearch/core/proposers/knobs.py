@@ -10,8 +10,9 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -171,21 +172,45 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset(word for word in re.split(r"[^A-Za-z0-9]+", spaced.upper()) if word)
 
 
-def _find_in_file(path: str, text: str, known: dict[tuple[str, str], Knob]) -> Iterator[FoundKnob]:
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """One constant of a text: name, literal, value, and its place in bytes."""
+
+    name: str
+    source: str
+    value: bool | int | float | None
+    start: int
+    end: int
+
+
+def _find_in_file(path: str, text: str, known: Mapping[tuple[str, str], Knob]) -> Iterator[FoundKnob]:
+    for literal in _literals_of(text):
+        declared = known.get((path, literal.name))
+        knob = declared or _guess(literal.name, path)
+        if not knob.frozen and (literal.value is not None or (declared is not None and declared.choices)):
+            yield FoundKnob(knob, literal.source, literal.value, literal.start, literal.end)
+
+
+def _guess(name: str, path: str) -> Knob:
+    """Return the knob that a constant is taken for when nobody declares it."""
+    return Knob(name, path, category_of(name), frozen=bool(words_of(name) & _INERT))
+
+
+@lru_cache(maxsize=64)  # parsing is most of what a proposal costs, and baseline and incumbent come again and again
+def _literals_of(text: str) -> tuple[_Literal, ...]:
+    """Return the constants of a Python text, in order; none where it cannot be parsed."""
     tree = _parse(text)
     if tree is None:
-        return
+        return ()
     raw = text.encode()
     starts = _line_starts(raw)
+    found = []
     for name, node in _literals(tree.body, ""):
-        declared = known.get((path, name))
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         source = raw[start:end].decode()
-        knob = declared or Knob(name, path, category_of(name), frozen=bool(words_of(name) & _INERT))
-        value = _value(node, source)
-        if not knob.frozen and (value is not None or (declared is not None and declared.choices)):
-            yield FoundKnob(knob, source, value, start, end)
+        found.append(_Literal(name, source, _value(node, source), start, end))
+    return tuple(found)
 
 
 def _parse(text: str) -> ast.Module | None:

@@ -170,9 +170,9 @@ def _range_step(knob: Knob, value: float) -> float:
 
 
 def _nice(step: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that is not above `step`."""
-    unit = 10.0 ** math.floor(math.log10(step) + 1e-9)
-    return _clean(unit * next(digit for digit in (5, 2, 1) if digit * unit <= step * (1 + 1e-9)))
+    """Return the one of 1, 2 and 5 times a power of ten that is nearest to `step` by ratio."""
+    unit = 10.0 ** math.floor(math.log10(step))
+    return _clean(unit * min((1, 2, 5, 10), key=lambda digit: abs(math.log(digit * unit / step))))
 
 
 def _two_digits(value: float) -> float:

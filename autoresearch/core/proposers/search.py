@@ -26,17 +26,17 @@ from autoresearch.core.proposers.reasons import reason_for
 
 __all__ = ["SearchProposer"]
 
-_REACH = 4  # rungs: a single move multiplies by four at most, or counts up by four
 _PAIR_SHARE = 0.1  # share of proposals that join two near misses, where there are two
 _RESTLESSNESS = 0.5  # scale of the Gumbel noise on the log of a weight: a knob of twice the weight wins four in five
 _RECENT = 3  # experiments back that make a category wait its turn
 _ASK_TPE_FROM = 2  # attempts of one knob; with fewer there is nothing to fit
-_TPE_ASKS = 6  # suggestions to look at before going by weight, as many fall on what was tried already
+_TPE_ASKS = 3  # suggestions to look at before going by weight, as many fall on what was tried already
 
 # Weights by word of the name: learning rates first, then sizes and batches, then what shapes a schedule. A prior only;
 # the history soon says more.
 _INFLUENCE: tuple[tuple[frozenset[str], float], ...] = (
-    (frozenset({"EPS", "EPSILON"}), 0.3),
+    # Spellings of the same work, or too weak to see: a device batch only cuts up the effective one.
+    (frozenset({"EPS", "EPSILON", "DEVICE"}), 0.3),
     (frozenset({"LR"}), 3.0),
     (frozenset({"RATE"}), 3.0),
     (frozenset({"DEPTH", "LAYER", "LAYERS", "WIDTH", "ASPECT", "DIM", "EMBD", "BATCH"}), 2.0),
@@ -247,8 +247,7 @@ def _once(choices: Iterable[tuple[_Move, ...]]) -> Iterator[tuple[_Move, ...]]:
 def _open_moves(dial: _Dial, memory: _Memory) -> Iterator[_Move]:
     """Yield the moves of one dial that were never tried, weighed."""
     for rung, source in enumerate(dial.ladder.sources):
-        steps = rung - dial.at
-        if source == dial.found.source or steps == 0 or (dial.ladder.ordered and abs(steps) > _REACH):
+        if source == dial.found.source or rung == dial.at:
             continue
         if _key([Change(dial.label, dial.found.source, source)]) not in memory.tried:
             yield _Move(dial, rung, _weight(dial, rung))
