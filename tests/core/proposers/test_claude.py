@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoresearch.core.adapter import Direction, Metric, Outcome, Scope
 from autoresearch.core.artifact import Artifact
+from autoresearch.core.driver import run
 from autoresearch.core.errors import BudgetExhaustedError, EnvironmentNotReadyError, ProposalError
+from autoresearch.core.ledger import Ledger
 from autoresearch.core.proposers import FailedCandidate, PastExperiment, Proposal, ProposalRequest, Proposer
 from autoresearch.core.proposers.claude import DEFAULT_MODEL, ClaudeProposer, answer_schema, has_credentials
 from autoresearch.core.proposers.prompt import CATEGORIES
 from tests.anthropic_server import KEY, AnthropicServer, Fails, Raw, Reply, Says, Silent
+from tests.core.fakes import SquareAdapter, make_workspace
 
 ARTIFACT = Artifact({"train.py": "LR = 0.02\nDEPTH = 4\n"})
 REQUEST = ProposalRequest(
@@ -41,15 +44,6 @@ def answer(**changed: Any) -> str:
         "files": [],
     }
     return json.dumps({**whole, **changed})
-
-
-@pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No credentials or profiles of the person who runs the tests."""
-    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
-        monkeypatch.delenv(name)
-    for name in ("HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture
@@ -629,3 +623,60 @@ def test_importing_does_not_import_the_sdk() -> None:
     """The module can be imported without the SDK, which takes a second to load."""
     code = "import sys, autoresearch.core.proposers.claude; sys.exit('anthropic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# In the loop
+
+
+def _number(text: str) -> Says:
+    return Says(answer(edits=[], files=[{"path": "number.txt", "text": text}], hypothesis=f"Try {text}."))
+
+
+def test_loop_with_every_kind_of_answer(server: AnthropicServer, tmp_path: Path) -> None:
+    """A run over broken, refused, crashing, worse and better answers keeps the better one and charges all of them."""
+    root = make_workspace(tmp_path / "w")
+    server.script(
+        Says("nonsense"),
+        Fails(529, "overloaded_error", "Overloaded"),
+        _number("../2"),  # crashes: no number
+        _number("2"),  # the repair
+        Says("", stop_reason="refusal"),
+        _number("5"),
+    )
+    result = run(
+        SquareAdapter(), workspace=root, proposer=proposer(server), policy="greedy", baseline_runs=1, experiments=2
+    )
+    assert (result.status.kept, result.status.reverted, result.status.crashed) == (1, 1, 0)
+    assert not server.replies
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        rows = ledger.proposals(ledger.runs()[-1].id)
+    usd = [row.usd for row in rows if row.proposer == "claude"]
+    assert len(usd) == 5
+    assert all(usd)
+    assert result.status.usd == pytest.approx(sum(usd))
+    repair = server.requests[3].body["messages"][0]["content"][-1]["text"]
+    assert "is no number" in repair
+    last = server.requests[-1].body["messages"][0]["content"]
+    assert "Try 2." in last[1]["text"]
+    assert "refused to answer" in last[-1]["text"]
+
+
+def test_loop_stops_at_the_dollar_cap(server: AnthropicServer, tmp_path: Path) -> None:
+    """A run with a cap ends before the call that could cross it, with the reason and less than the cap spent."""
+    root = make_workspace(tmp_path / "w")
+    server.script(*[replace(_number(f"2.{n}"), output_tokens=8_000) for n in range(20)])
+    result = run(
+        SquareAdapter(), workspace=root, proposer=proposer(server), policy="greedy", baseline_runs=1, max_usd=0.3
+    )
+    assert "was not made" in result.reason
+    assert 0.16 <= result.status.usd <= 0.3
+
+
+def test_loop_stops_at_a_bad_key(server: AnthropicServer, tmp_path: Path) -> None:
+    """A refused key ends the run with what to do, and no experiment is booked as crashed."""
+    root = make_workspace(tmp_path / "w")
+    asking = proposer(server, api_key="sk-ant-api03-wrong-key-0123456789")
+    with pytest.raises(EnvironmentNotReadyError, match="Set ANTHROPIC_API_KEY"):
+        run(SquareAdapter(), workspace=root, proposer=asking, policy="greedy", baseline_runs=1, experiments=3)
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        assert [row.outcome for row in ledger.experiments(ledger.runs()[-1].id) if row.number > 0 and row.outcome] == []
