@@ -217,9 +217,9 @@ def _parse(text: str) -> ast.Module | None:
     """Return the syntax tree, or None for a text that Python cannot parse."""
     try:
         with warnings.catch_warnings():
-            # An invalid escape in the candidate's text is no warning of ours.
-            warnings.simplefilter("ignore", SyntaxWarning)
-            return ast.parse(text)
+            # An invalid escape in the candidate's text is no warning of ours, whichever class this Python gives it.
+            warnings.simplefilter("ignore")
+            return ast.parse(text.removeprefix("\ufeff"))  # Python runs files with the mark, but parses no such string
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # ValueError: null bytes or lone surrogates; the other two: nesting too deep for the parser. A file that cannot
         # be parsed has no knobs, and the loop's own check refuses the candidate with the line.
@@ -231,7 +231,7 @@ def _line_starts(raw: bytes) -> list[int]:
     starts = [0]
     starts.extend(match.end() for match in re.finditer(rb"\r\n|\r|\n", raw))
     if raw.startswith(b"\xef\xbb\xbf"):
-        starts[0] = 3  # the parser does not count the mark
+        starts[0] = 3  # the mark was taken off for the parser
     return starts
 
 

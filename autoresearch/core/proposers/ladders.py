@@ -75,11 +75,9 @@ def ladder_of(found: FoundKnob) -> Ladder:
     if value is None:
         return Ladder((found.source,), ordered=False)
     write = _writer(found.source, value)
-    below = value if knob.low is None else min(knob.low, value)
-    above = value if knob.high is None else max(knob.high, value)
     rungs = {value: found.source}
     for rung in _rungs(knob, value):
-        if (knob.low is None or rung >= below) and (knob.high is None or rung <= above):
+        if (knob.low is None or rung >= knob.low) and (knob.high is None or rung <= knob.high):
             rungs.setdefault(rung, write(rung))
     return Ladder(tuple(rungs[rung] for rung in sorted(rungs)), ordered=True)
 
