@@ -41,7 +41,7 @@ CURVE_POINTS: Final = 100
 """Points on the curve of a whole training."""
 DIVERGED_NATS: Final = 1.0
 """A smoothed loss so far above the first one, or twice so far above its lowest, has diverged."""
-JUDGED_FROM: Final = 0.3
+JUDGED_FROM: Final = 0.4
 """Share of the budget after which a training that does not learn is given up; an honest loss has halved by then."""
 HOPELESS_SHARE: Final = 0.9
 """Share of the first loss below which a training must be by then, or be heading to by the end of its budget."""
@@ -225,7 +225,8 @@ class LossCurve:
 
     def due(self, progress: float) -> bool:
         """Whether a new point of the curve is due; remembers that it was asked for."""
-        if progress < self._last_point + 1 / CURVE_POINTS:
+        last = progress >= 1.0 > self._last_point
+        if progress < self._last_point + 1 / CURVE_POINTS and not last:
             return False
         self._last_point = progress
         self._trend.append((progress, self.smoothed))

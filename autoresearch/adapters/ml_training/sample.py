@@ -20,9 +20,7 @@ from autoresearch.core import CandidateError, EnvironmentNotReadyError, UsageErr
 from autoresearch.core.executor import Limits, die_with_parent, run_process, send_message, tail
 
 if TYPE_CHECKING:
-    import tiktoken
-
-    from autoresearch.adapters.ml_training.evaluate_process import LoadedModel
+    from autoresearch.adapters.ml_training.evaluate import Predictor
 
 WALL_SECONDS: Final = 3600.0
 NEEDED: Final = ("train.py", "tokenizer.json", "model.json", WEIGHTS)
@@ -97,14 +95,16 @@ def printable(text: str) -> str:
     return "".join(letter for letter in text if letter in "\n\t" or letter.isprintable())
 
 
-def continue_tokens(model: LoadedModel, start: list[int], task: SampleTask, *, end: int) -> Iterator[int]:
+def continue_tokens(model: Predictor, start: list[int], task: SampleTask, *, end: int, used: int) -> Iterator[int]:
     """Yield sampled tokens until `end` comes up or `task.tokens` are written.
 
     Args:
         model: The trained model.
         start: Tokens to go on from, at least one; only the last `context` of them are seen.
         task: How to choose.
-        end: Token that ends a document.
+        end: Token that ends a document; the last of the vocabulary.
+        used: Tokens with a text. A small text leaves ids between them and `end` without any, and a young model still
+            gives those some probability.
     """
     import numpy as np
     import torch
@@ -114,6 +114,7 @@ def continue_tokens(model: LoadedModel, start: list[int], task: SampleTask, *, e
     for _ in range(task.tokens):
         window = np.array([tokens[-model.context :]], dtype=np.int64)
         logits = model.logits(window)[0, -1].float().cpu()
+        logits[used:end] = -torch.inf
         if task.temperature == 0:
             chosen = int(logits.argmax())
         else:
@@ -128,24 +129,18 @@ def continue_tokens(model: LoadedModel, start: list[int], task: SampleTask, *, e
 def _sample(task: SampleTask) -> None:
     import torch
 
+    from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer
     from autoresearch.adapters.ml_training.evaluate_process import LoadedModel
 
     folder = Path(task.folder)
     torch.set_num_threads(task.threads)
     vocab_size = int(json.loads((folder / "model.json").read_text(encoding="utf-8"))["vocab_size"])
     model = LoadedModel(folder / "train.py", folder / WEIGHTS, vocab_size=vocab_size, device="cpu")
-    encoding, bos = _encoding(folder / "tokenizer.json")
-    start = [bos, *encoding.encode_ordinary(task.prompt)]
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    start = [tokenizer.bos_id, *tokenizer.encoding().encode_ordinary(task.prompt)]
     send_message({"kind": "bytes", "hex": task.prompt.encode().hex()})
-    for token in continue_tokens(model, start, task, end=bos):
-        send_message({"kind": "bytes", "hex": encoding.decode_single_token_bytes(token).hex()})
-
-
-def _encoding(path: Path) -> tuple[tiktoken.Encoding, int]:
-    from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(path)
-    return tokenizer.encoding(), tokenizer.bos_id
+    for token in continue_tokens(model, start, task, end=tokenizer.bos_id, used=len(tokenizer.tokens)):
+        send_message({"kind": "bytes", "hex": tokenizer.tokens[token].hex()})
 
 
 def main(argv: list[str]) -> int:
