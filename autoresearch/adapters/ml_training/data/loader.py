@@ -1,9 +1,9 @@
 """Endless training batches: best-fit packing of whole documents into full rows.
 
 Rows hold exactly context + 1 tokens and nothing is padded or thrown away. Documents longer than a row are cut into
-consecutive pieces; what is shorter is packed, always the longest piece that still fits; where nothing fits, the longest
-piece is cut to fill the row and its rest stays in play. Each epoch brings every token once, in an order that the seed
-decides.
+consecutive pieces; what is shorter is packed, always the longest piece that still fits; where nothing fits, the
+shortest piece is cut to fill the row and its rest stays in play. Each epoch brings every token once, in an order that
+the seed decides.
 
 The loader's processor time is paid from the candidate's budget, so the work is done a window of rows at a time, in
 numpy, and only for the tokens that are asked for.
@@ -151,8 +151,9 @@ def best_fit(pieces: list[tuple[int, int]], width: int) -> tuple[list[tuple[int,
         room = width
         while room:
             at = bisect_right(pieces, (room, beyond)) - 1
-            # Nothing fits: cut the longest, so that no crumbs arise.
-            length, start = pieces.pop(at) if at >= 0 else pieces.pop()
+            # Nothing fits: cut the shortest, whose rest is a small filler for later. Cutting the longest instead cuts
+            # 20 % of the documents of web text in rows of 1,025 tokens, this way 3 % (benchmarks/loader.py).
+            length, start = pieces.pop(max(at, 0))
             if length > room:
                 insort(pieces, (length - room, start + room))
                 length = room
