@@ -346,9 +346,10 @@ def _gumbel(rng: random.Random) -> float:
 
 def _choose_rung(moves: Sequence[_Move], rng: random.Random) -> _Move:
     """Return one of the moves of one dial: by weight while little is known of it, then as TPE suggests."""
-    best = max(move.weight for move in moves)
-    sound = [move for move in moves if move.weight >= 0.2 * best]
     dial = moves[0].dial
+    best = max(move.weight for move in moves)
+    # A first try is a single step; later a longer one may do, if it is not much less promising.
+    sound = [move for move in moves if move.weight >= (0.2 if dial.attempts else 0.99) * best]
     if len(dial.attempts) >= _ASK_TPE_FROM:
         by_rung = {move.rung: move for move in sound}
         for rung in _suggestions(dial, rng):
