@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKSPACE := autoresearch-ml
 EXPERIMENTS := 6
-BUDGET_SECONDS := 15
+BUDGET_SECONDS := 10
 
 # One virtual environment serves every target, so two recipes must never install into it at once.
 .NOTPARALLEL:

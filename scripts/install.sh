@@ -31,4 +31,5 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear "$venv"
 fi
 
+echo "Installing into $venv: $*. The first time this takes a few minutes."
 exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt "$@"
