@@ -60,3 +60,31 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert "Requires-Python: >=3.11" in metadata
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: torch")]
     assert needed and all('extra == "ml"' in line for line in needed)
+
+
+@pytest.mark.parametrize(
+    ("version", "missing", "said"),
+    [
+        ("3.9.2", "version_info", "needs Python 3.11 or newer, and './python' is 3.9.2"),
+        ("3.12.1", "ensurepip", "sudo apt install python3-venv"),
+    ],
+)
+def test_an_unfit_python_gets_a_sentence(tmp_path: Path, version: str, missing: str, said: str) -> None:
+    """An old interpreter, and one without the module venv, are named with what to do; nothing is installed."""
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\ncase "$2" in *{missing}*) exit 1 ;; *platform*) echo {version} ;; esac\n')
+    fake.chmod(0o755)
+    command = [str(ROOT / "scripts" / "install.sh"), "./python", ".venv", "anything"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_no_python_at_all_gets_a_sentence(tmp_path: Path) -> None:
+    """A missing interpreter is named, with how to name another."""
+    command = [str(ROOT / "scripts" / "install.sh"), "./python", ".venv", "anything"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "There is no './python' on this machine" in done.stderr
+    assert "make run PYTHON=" in done.stderr
