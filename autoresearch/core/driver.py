@@ -30,7 +30,8 @@ from autoresearch.core.budget import Limits, Spent, limit_reached
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, RunStoppedError, UsageError
-from autoresearch.core.graph import Reporter, Services, State, build_graph, fingerprint_of, request_for
+from autoresearch.core.graph import Reporter, Services, State, build_graph, fingerprint_of, request_for, tidy
+from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.proposers import Proposer
 from autoresearch.core.readmodel import RunStatus, status_of
@@ -42,7 +43,7 @@ POLL_SECONDS = 0.5
 
 _DEFAULT_POLICY = "bayes"
 _RESUMABLE = ("interrupted", "environment", "stopped", "error")
-"""Beginnings of reasons after which the next `run` goes on with the same budget; so does a session killed without one."""
+"""After a reason that begins so, the next `run` goes on with the same budget, as it does after a kill."""
 
 
 class Silent:
@@ -110,7 +111,8 @@ def run(
 
     Args:
         adapter: Name of a registered adapter, or an adapter itself.
-        workspace: Folder to work in; by default the current folder if it is a workspace, else `./autoresearch-<adapter>`.
+        workspace: Folder to work in; without one the current folder if it is a workspace, else
+            `./autoresearch-<adapter>`.
         proposer: Name of a proposer, or a proposer itself.
         policy: Name of a policy, or a policy itself.
         policy_parameters: Parameters of a policy given by name.
@@ -135,16 +137,7 @@ def run(
         UsageError: If the request cannot be carried out as asked.
         EnvironmentNotReadyError: If the machine is at fault; run again once it is mended.
     """
-    limits = {
-        "experiments": experiments,
-        "hours": hours,
-        "max_usd": max_usd,
-        "max_tokens": max_tokens,
-        "max_samples": max_samples,
-        "target": target,
-        "patience": patience,
-    }
-    chosen = Settings(limits=Limits(**limits))
+    limits = Limits(experiments, hours, max_usd, max_tokens, max_samples, target, patience)
     name = adapter if isinstance(adapter, str) else None
     layout = find_workspace(Path(workspace) if workspace else None, cwd=Path.cwd(), adapter=name)
     if layout is None:
@@ -172,7 +165,7 @@ def run(
             adapter if not isinstance(adapter, str | None) else None,
             policy if not isinstance(policy, str | None) else None,
             proposer if not isinstance(proposer, str | None) else None,
-            chosen.limits,
+            limits,
             new=new,
         )
         return driver.work()
@@ -259,6 +252,7 @@ class _Driver:
         self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
         self.store = Store.open(self.layout.root)
         self.run = earlier or self._create_run(name, distribution, version)
+        self.history = History(self.ledger, self.run.id).refresh()
         if earlier is not None:
             self._resume(earlier)
         self._begin_session(limits)
@@ -341,7 +335,6 @@ class _Driver:
                 budget_seconds=self.settings.budget_seconds,
                 device=self.settings.device,
                 state="running",
-                stop_reason=None,
                 ref=f"refs/heads/autoresearch/{run_id}",
                 baseline_commit=commit,
                 evaluator_fingerprint=fingerprint_of(self.adapter),
@@ -376,8 +369,7 @@ class _Driver:
         """Begin a session: with a fresh budget, or with the rest of one that was cut off."""
         sessions = self.ledger.sessions(self.run.id)
         last = sessions[-1] if sessions else None
-        numbers = [row.number for row in self.ledger.experiments(self.run.id) if row.outcome is not None]
-        first, limits, self.seconds_before = max(numbers, default=0) + 1, self.settings.limits, 0.0
+        first, limits, self.seconds_before = max(1, self._next_number()), self.settings.limits, 0.0
         if last is not None and (last.reason is None or last.reason.startswith(_RESUMABLE)):
             same = [row for row in sessions if row.first_number == last.first_number]
             first, limits = last.first_number, Limits(**last.limits)
@@ -431,6 +423,7 @@ class _Driver:
 
     def _loop(self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver) -> str:
         """Run one experiment after another; return why it ended."""
+        self._tidy_last(saver)
         estimated = False
         while True:
             self._obey_controls()
@@ -446,14 +439,22 @@ class _Driver:
             if finished is not None and finished.outcome is not None:
                 self.reporter.experiment_ended(finished)
 
+    def _tidy_last(self, saver: SqliteSaver) -> None:
+        """Do again what a kill right after the last recording may have left undone."""
+        if self.history.experiments:
+            last = self.history.experiments[-1].number
+            tidy(self._services(), last)
+            saver.delete_thread(f"{self.run.id}/{last}")
+
     def _one_experiment(
         self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver, number: int
     ) -> None:
         """Run the graph of one experiment to its end, from its last checkpoint where there is one."""
         thread = f"{self.run.id}/{number}"
         config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 1000}
-        snapshot = graph.get_state(config)
-        entry: Any = None if snapshot.next else {"number": number}
+        # A checkpoint, not `get_state().next`, tells that the experiment began: a kill between a node's writes and the
+        # next checkpoint leaves `next` empty although the experiment is in its middle.
+        entry: Any = {"number": number} if saver.get_tuple(config) is None else None
         services = self._services()
         while True:
             result = graph.invoke(entry, config, context=services, durability="sync")
@@ -465,7 +466,8 @@ class _Driver:
     def _services(self) -> Services:
         return Services(
             run=self.run,
-            session_id=self.session.id or 0,
+            history=self.history,
+            session_id=self.session.id,
             session_started=self.session.started,
             ledger=self.ledger,
             store=self.store,
@@ -481,17 +483,14 @@ class _Driver:
         )
 
     def _next_number(self) -> int:
-        finished = [row.number for row in self.ledger.experiments(self.run.id) if row.outcome is not None]
-        return max(finished, default=-1) + 1
+        return max((row.number for row in self.history.experiments), default=-1) + 1
 
     def _baseline_done(self) -> bool:
-        row = self.ledger.experiment(self.run.id, 0)
-        return row is not None and row.outcome is not None
+        return bool(self.history.experiments)
 
     # Budget
 
     def _spent(self) -> Spent:
-        experiments = self.ledger.experiments(self.run.id)
         totals = self.ledger.totals(self.run.id, since_number=self.first_number)
         return Spent(
             experiments=totals.experiments,
@@ -499,7 +498,9 @@ class _Driver:
             usd=totals.usd,
             tokens=totals.tokens,
             samples=totals.measurements,
-            since_keep=memory.experiments_since_keep([row for row in experiments if row.number >= self.first_number]),
+            since_keep=memory.experiments_since_keep(
+                [row for row in self.history.experiments if row.number >= self.first_number]
+            ),
         )
 
     def _limit_reached(self) -> str | None:
@@ -507,9 +508,8 @@ class _Driver:
             return None
         value = None
         if self.limits.target is not None:
-            experiments = self.ledger.experiments(self.run.id)
-            measurements = self.ledger.run_measurements(self.run.id)
-            value = memory.belief(self.policy, self.adapter.metric, experiments, measurements).value
+            known = self.history
+            value = memory.belief(self.policy, self.adapter.metric, known.experiments, known.measurements).value
         return limit_reached(self.limits, self._spent(), self.adapter.metric, value)
 
     def _budget_left(self) -> tuple[float | None, int | None]:
@@ -542,8 +542,8 @@ class _Driver:
 
     def _measure_seconds(self) -> float:
         """Return how long one measurement takes: as seen on the baseline, else as the adapter expects."""
-        baseline = self.ledger.experiment(self.run.id, 0)
-        rows = self.ledger.measurements(baseline.id) if baseline is not None and baseline.id is not None else []
+        known = self.history
+        rows = known.measurements[known.experiments[0].id] if known.experiments else []
         if rows:
             return sum(row.seconds for row in rows) / len(rows)
         if isinstance(self.adapter, OffersEstimate):

@@ -57,7 +57,6 @@ def _status(row: Experiment) -> str:
 
 def _peak_memory_gb(row: Experiment, measurements: Measurements) -> float:
     """Return the peak memory in GiB; 0.0, as in the original, where nobody measured it."""
-    assert row.id is not None
     peaks = [m.secondary.get("peak_vram_mb", 0.0) for m in undisturbed(measurements.get(row.id, ()))]
     return max(peaks, default=0.0) / 1024
 
@@ -66,7 +65,7 @@ def as_jsonl(experiments: Sequence[Experiment], measurements: Measurements) -> s
     """Return one JSON object a line with everything that the ledger holds of each finished experiment."""
     lines = []
     for row in experiments:
-        if row.outcome is None or row.id is None:
+        if row.outcome is None:
             continue
         record = row.model_dump(mode="json")
         record["measurements"] = [m.model_dump(mode="json") for m in measurements.get(row.id, ())]

@@ -7,8 +7,8 @@
 
 Every node may run twice, because a kill can fall between a side effect and its checkpoint. So every node is idempotent:
 proposals and measurements are inserted once and read back, commits carry the experiment's date and so get the same id
-again, the branch moves by compare-and-swap, and recording is one UPDATE. The state holds a few numbers; history lives in
-the ledger only.
+again, the branch moves by compare-and-swap, and recording is one UPDATE. The state holds a few numbers; history lives
+in the ledger only.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from autoresearch.core.errors import (
     RunStoppedError,
 )
 from autoresearch.core.formats import results_tsv, write_by_rename
+from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
 from autoresearch.core.proposers import Cost, FailedCandidate, Proposal, ProposalRequest, Proposer
 from autoresearch.core.store import Store
@@ -89,6 +90,7 @@ class Services:
     """What the nodes of one session work with; comes in by LangGraph's runtime context, never by the state."""
 
     run: Run
+    history: History
     session_id: int
     session_started: datetime
     ledger: Ledger
@@ -119,7 +121,14 @@ class State(TypedDict, total=False):
     timings: dict[str, float]
 
 
-Node = Callable[[State, Runtime[Services]], State]
+class Node(Protocol):
+    """A step of the graph: reads the state and the services, returns what changes in the state."""
+
+    __name__: str
+
+    def __call__(self, state: State, runtime: Runtime[Services]) -> State:
+        """Do the step."""
+        ...
 
 
 def build_graph() -> StateGraph[State, Services, State, State]:
@@ -178,9 +187,7 @@ def check(state: State, runtime: Runtime[Services]) -> State:
     parent = _incumbent_artifact(services)
     candidate = candidate_of(row, parent)
     if number > 0:
-        tried = {
-            past.fingerprint for past in services.ledger.experiments(services.run.id) if past.number != number
-        } | _crashed_fingerprints(services, number)
+        tried = services.ledger.tried_fingerprints(services.run.id)
         reason = refusal(parent, candidate, services.adapter.scope, tried, services.adapter)
         if reason is not None:
             services.ledger.update_proposal(row.id, status="refused", reason=reason)
@@ -225,8 +232,9 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
         wanted = baseline_runs(services.settings, services.adapter.metric.noise)
         verdict = Verdict(Decision.KEEP if look + 1 >= wanted else Decision.CONTINUE, f"measured {look + 1} times")
     else:
-        experiments, measurements = _rows(services)
-        known = memory.evidence(services.adapter.metric, experiments, measurements, experiment)
+        history = services.history
+        measurements = {**history.measurements, experiment.id: services.ledger.measurements(experiment.id)}
+        known = memory.evidence(services.adapter.metric, history.experiments, measurements, experiment)
         verdict = services.policy.decide(known)
     if verdict.decision is Decision.CONTINUE:
         return {"route": "observe", "look": look + 1, "verdict": _verdict_json(verdict)}
@@ -253,7 +261,7 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
             artifact, parent=experiment.parent_commit, message=message, at=experiment.started
         )
         services.store.keep(services.run.id, commit, parent=experiment.parent_commit)
-    services.ledger.update_experiment(experiment.id, kept_commit=commit)
+    services.ledger.update_experiment(experiment.id, kept_commit=commit, candidate_commit=commit)
     if isinstance(services.adapter, KeepsOutputs):
         scratch = _scratch(services, state)
         if scratch.is_dir():
@@ -275,14 +283,20 @@ def record(state: State, runtime: Runtime[Services]) -> State:
     services = runtime.context
     experiment = _need_experiment(services, state["number"])
     services.ledger.finish_experiment(experiment.id, **_conclusion(services, experiment, state))
-    experiments, measurements = _rows(services)
-    write_by_rename(services.layout.results, results_tsv(services.adapter.metric.name, experiments, measurements))
-    for scratch in services.layout.experiment(experiment.number).glob("scratch-*"):
-        shutil.rmtree(scratch, ignore_errors=True)  # leftovers cost space, nothing else
+    tidy(services, experiment.number)
     return {}
 
 
 # What the nodes are made of.
+
+
+def tidy(services: Services, number: int) -> None:
+    """Write the table anew and remove the scratch folders of a finished experiment; may be done again at any time."""
+    history = services.history.refresh()
+    table = results_tsv(services.adapter.metric.name, history.experiments, history.measurements)
+    write_by_rename(services.layout.results, table)
+    for scratch in services.layout.experiment(number).glob("scratch-*"):
+        shutil.rmtree(scratch, ignore_errors=True)  # leftovers cost space, nothing else
 
 
 def baseline_runs(settings: Settings, stated_noise: float | None) -> int:
@@ -318,10 +332,6 @@ def kept_message(experiment: Experiment, state: State, services: Services) -> st
     return "\n".join(lines) + "\n"
 
 
-def _rows(services: Services) -> tuple[list[Experiment], memory.Measurements]:
-    return services.ledger.experiments(services.run.id), services.ledger.run_measurements(services.run.id)
-
-
 def _proposal_row(services: Services, number: int, attempt: int) -> ProposalRow | None:
     rows = services.ledger.proposals(services.run.id, number)
     return next((row for row in rows if row.attempt == attempt), None)
@@ -339,16 +349,13 @@ def _need_experiment(services: Services, number: int) -> Experiment:
     return row
 
 
+def _incumbent_commit(services: Services) -> str:
+    incumbent = memory.incumbent_of(services.history.experiments)
+    return (incumbent.kept_commit if incumbent else None) or services.run.baseline_commit
+
+
 def _incumbent_artifact(services: Services) -> Artifact:
-    incumbent = memory.incumbent_of(services.ledger.experiments(services.run.id))
-    commit = incumbent.kept_commit if incumbent else None
-    return services.store.read(commit or services.run.baseline_commit, services.adapter.scope.editable)
-
-
-def _crashed_fingerprints(services: Services, number: int) -> set[str]:
-    """Return the candidates of this experiment that crashed: a repair must differ from each."""
-    rows = services.ledger.proposals(services.run.id, number)
-    return {row.fingerprint for row in rows if row.status == "crashed"}
+    return services.store.read(_incumbent_commit(services), services.adapter.scope.editable)
 
 
 def _ask(services: Services, state: State) -> ProposalRow:
@@ -360,7 +367,7 @@ def _ask(services: Services, state: State) -> ProposalRow:
         return _row_of(services, number, attempt, proposal, parent, proposer="none")
     _stop_when_hopeless(services)
     try:
-        proposal = services.proposer.propose(request_for(services, state, parent))
+        proposal = services.proposer.propose(request_for(services, state))
     except ProposalError as error:
         row = _failed_row(services, number, attempt, error)
         if isinstance(error, NothingLeftToProposeError | BudgetExhaustedError):
@@ -372,7 +379,7 @@ def _ask(services: Services, state: State) -> ProposalRow:
 
 def _stop_when_hopeless(services: Services) -> None:
     """End the session after ten failures in a row; wait a little longer after each failed call before the next."""
-    rows = services.ledger.proposals(services.run.id)
+    rows = services.ledger.recent_proposals(services.run.id, memory.MAX_FAILED_PROPOSALS)
     failures = memory.failures_in_a_row(rows, services.session_started)
     if failures >= memory.MAX_FAILED_PROPOSALS:
         raise RunStoppedError(f"the proposer failed {failures} times in a row; the last time: {rows[-1].reason}")
@@ -380,10 +387,11 @@ def _stop_when_hopeless(services: Services) -> None:
         services.sleep(min(60.0, 2.0 ** (failures - 1)))
 
 
-def request_for(services: Services, state: State, parent: Artifact) -> ProposalRequest:
+def request_for(services: Services, state: State) -> ProposalRequest:
     """Return all that the proposer may know."""
-    experiments, measurements = _rows(services)
-    history = memory.past_experiments(experiments)
+    known = services.history
+    parent = _incumbent_artifact(services)
+    history = memory.past_experiments(known.experiments)
     adapter, metric = services.adapter, services.adapter.metric
     baseline = services.store.read(services.run.baseline_commit, adapter.scope.editable)
     usd_left, tokens_left = services.budget_left()
@@ -395,7 +403,7 @@ def request_for(services: Services, state: State, parent: Artifact) -> ProposalR
         scope=adapter.scope,
         metric=metric,
         readonly=Artifact.read(services.layout.root, adapter.scope.readonly).files,
-        incumbent_value=memory.belief(services.policy, metric, experiments, measurements).value,
+        incumbent_value=memory.belief(services.policy, metric, known.experiments, known.measurements).value,
         program=_read_program(services.layout),
         brief=adapter.brief() if isinstance(adapter, OffersBrief) else "",
         notes=tuple(services.ledger.notes(services.run.id)),
@@ -477,8 +485,8 @@ def _cost_fields(cost: Cost) -> dict[str, Any]:
 
 def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact, candidate: Artifact) -> None:
     """Insert the experiment once, or point it at its repaired candidate; lay the candidate out for measuring."""
-    incumbent = memory.incumbent_of(services.ledger.experiments(services.run.id))
-    parent_commit = (incumbent.kept_commit if incumbent else None) or services.run.baseline_commit
+    incumbent = memory.incumbent_of(services.history.experiments)
+    parent_commit = _incumbent_commit(services)
     commit = services.run.baseline_commit
     if row.number > 0:
         commit = services.store.commit(candidate, parent=parent_commit, message=row.hypothesis, at=row.created)
@@ -534,7 +542,7 @@ def _scratch(services: Services, state: State) -> Path:
 def _measured_before(services: Services, experiment: Experiment, state: State) -> MeasurementRow | None:
     """Return the measurement that an earlier run of this node already wrote."""
     wanted = (state.get("repair", 0), state.get("look", 0), state.get("disturbed", 0))
-    for row in services.ledger.measurements(experiment.id or 0):
+    for row in services.ledger.measurements(experiment.id):
         if row.arm == "treatment" and (row.repair, row.look, row.attempt) == wanted:
             return row
     return None
@@ -617,7 +625,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _mean_value(services: Services, experiment: Experiment) -> float | None:
-    rows = services.ledger.measurements(experiment.id or 0)
+    rows = services.ledger.measurements(experiment.id)
     values = [row.value for row in memory.undisturbed(rows) if row.arm == "treatment"]
     return sum(values) / len(values) if values else None
 

@@ -422,7 +422,7 @@ class Ledger:
             return list(transaction.exec(query))
 
     def finished_after(self, run_id: str, sequence: int) -> list[tuple[Experiment, list[MeasurementRow]]]:
-        """Return the experiments of a run that finished after a sequence number, in that order, each with its measurements.
+        """Return the experiments of a run that finished after a sequence number, in order, with their measurements.
 
         A finished experiment never changes, so a reader that remembers the last sequence number needs to ask for news
         only.
@@ -488,6 +488,12 @@ class Ledger:
             query = query.where(ProposalRow.number == number)
         with self._read() as transaction:
             return list(transaction.exec(query.order_by(col(ProposalRow.number), col(ProposalRow.attempt))))
+
+    def recent_proposals(self, run_id: str, count: int) -> list[ProposalRow]:
+        """Return the last `count` proposals of a run, oldest first."""
+        query = select(ProposalRow).where(ProposalRow.run_id == run_id).order_by(col(ProposalRow.id).desc())
+        with self._read() as transaction:
+            return list(transaction.exec(query.limit(count)))[::-1]
 
     def update_proposal(self, proposal_id: int, **fields: Any) -> ProposalRow:
         """Change columns of a proposal and return it."""

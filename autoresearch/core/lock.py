@@ -1,4 +1,4 @@
-"""One run at a time in a workspace: a lock that the operating system drops with the process, and a note on who holds it."""
+"""One run at a time in a workspace: a lock that the system drops with the process, and a note on who holds it."""
 
 from __future__ import annotations
 

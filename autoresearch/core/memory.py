@@ -71,7 +71,7 @@ def past_evidence(experiments: Sequence[Experiment], measurements: Measurements)
     """Return what later decisions may know of earlier experiments, the baseline at the head."""
     past: list[PastEvidence] = []
     for experiment in experiments:
-        looks = looks_of(measurements.get(_id(experiment), ()))
+        looks = looks_of(measurements.get(experiment.id, ()))
         if experiment.outcome in _JUDGED and looks and looks[-1].treatment.n > 0:
             past.append(PastEvidence(looks[-1], kept=experiment.outcome == Outcome.KEPT.value))
     return tuple(past)
@@ -92,7 +92,7 @@ def evidence(
     metric: Metric, experiments: Sequence[Experiment], measurements: Measurements, current: Experiment | None = None
 ) -> Evidence:
     """Return all that a policy may know; without a current experiment only the history counts."""
-    looks = looks_of(measurements.get(_id(current), ())) if current is not None else ()
+    looks = looks_of(measurements.get(current.id, ())) if current is not None else ()
     earlier = [row for row in experiments if current is None or row.number < current.number]
     return Evidence(metric, looks, noise_of(metric, measurements), past_evidence(earlier, measurements))
 
@@ -101,7 +101,7 @@ def baseline_value(experiments: Sequence[Experiment], measurements: Measurements
     """Return the mean of the baseline's measurements; None before it is measured."""
     for experiment in experiments:
         if experiment.number == 0:
-            values = [row.value for row in undisturbed(measurements.get(_id(experiment), ()))]
+            values = [row.value for row in undisturbed(measurements.get(experiment.id, ()))]
             return sum(values) / len(values) if values else None
     return None
 
@@ -183,7 +183,7 @@ def plateaued(history: Sequence[PastExperiment], length: int = PLATEAU_LENGTH) -
 
 
 def failures_in_a_row(proposals: Sequence[ProposalRow], since: datetime) -> int:
-    """Return how many proposals failed or were refused in a row, up to the newest, counting those made after `since`."""
+    """Return how many proposals made after `since` failed or were refused in a row, up to the newest."""
     count = 0
     for row in reversed([row for row in proposals if row.created >= since]):
         if row.status not in ("failed", "refused"):
@@ -199,9 +199,3 @@ def experiments_since_keep(experiments: Sequence[Experiment]) -> int:
         if row.outcome is not None:
             count = 0 if row.outcome == Outcome.KEPT.value else count + 1
     return count
-
-
-def _id(experiment: Experiment | None) -> int:
-    """Return the database id of a row that was read back from the ledger."""
-    assert experiment is not None and experiment.id is not None
-    return experiment.id

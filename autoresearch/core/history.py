@@ -1,0 +1,27 @@
+"""The finished experiments of a run, read once: what is finished never changes, so only news is asked for."""
+
+from __future__ import annotations
+
+from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
+
+
+class History:
+    """Finished experiments in the order they finished, the baseline first, and their measurements by experiment id.
+
+    Reading a whole run anew for every experiment would make the loop slower with every experiment.
+    """
+
+    def __init__(self, ledger: Ledger, run_id: str) -> None:
+        self._ledger = ledger
+        self._run_id = run_id
+        self._sequence = 0
+        self.experiments: list[Experiment] = []
+        self.measurements: dict[int, list[MeasurementRow]] = {}
+
+    def refresh(self) -> History:
+        """Read what finished since the last call, and return this history."""
+        for experiment, measurements in self._ledger.finished_after(self._run_id, self._sequence):
+            self.experiments.append(experiment)
+            self.measurements[experiment.id] = measurements
+            self._sequence = experiment.sequence or self._sequence
+        return self

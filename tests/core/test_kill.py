@@ -1,0 +1,109 @@
+"""Kill it anywhere and run it again: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from autoresearch.core.ledger import Ledger
+from autoresearch.core.store import Store
+from tests.core.fakes import make_workspace
+from tests.core.killed_run import killed_run
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.core.killed_run"])
+
+EXPECTED = ["kept", "kept", "reverted", "crashed", "reverted"]
+"""Outcomes of the baseline and four experiments of `killed_run`."""
+
+
+def in_process(root: Path, kill_at: int | None, experiments: int = 4) -> int:
+    process = CONTEXT.Process(target=killed_run, args=(str(root), kill_at, experiments))
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None, "the run hangs"
+    return process.exitcode
+
+
+def check_workspace(root: Path, expected: list[str], kills: int) -> None:
+    """Ledger, refs, files and checkpoints agree, and only what was in flight was measured twice."""
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        run = ledger.runs()[-1]
+        assert len(ledger.runs()) == 1
+        rows = ledger.experiments(run.id)
+        measured = ledger.run_measurements(run.id)
+    assert [row.number for row in rows] == list(range(len(expected)))
+    assert [row.outcome for row in rows] == expected
+    sequences = [row.sequence or 0 for row in rows]
+    assert sequences == sorted(set(sequences))
+    store = Store.open(root)
+    kept = [row for row in rows if row.outcome == "kept"]
+    assert store.head(run.id) == kept[-1].kept_commit
+    history = git(root, "rev-list", f"autoresearch/{run.id}").split()
+    assert history == [row.kept_commit for row in reversed(kept)]
+    rejected = git(root, "for-each-ref", "--format=%(refname)", f"refs/autoresearch/{run.id}/0*").split()
+    assert len(rejected) == sum(row.outcome != "kept" for row in rows)
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+    table = (root / "results.tsv").read_text().splitlines()
+    assert len(table) == 1 + len(expected)
+    for row in rows:
+        keys = Counter((m.repair, m.look, m.attempt) for m in measured.get(row.id, []))
+        assert set(keys.values()) <= {1}
+    written = sum(len(found) for found in measured.values())
+    crashed_tries = 3 * expected.count("crashed")
+    taken = len((root / "measured.txt").read_text().splitlines())
+    assert written + crashed_tries <= taken <= written + crashed_tries + kills
+    assert (root / ".autoresearch" / "checkpoints.db").stat().st_size < 200_000
+
+
+def git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """SIGKILL before and after every step of kept, reverted and crashed experiments, each followed by one resume."""
+    root = make_workspace(tmp_path / "whole")
+    assert in_process(root, None) == 0
+    check_workspace(root, EXPECTED, kills=0)
+    steps = int((root / "steps.txt").read_text())
+    assert steps > 100
+    # All steps take minutes; another twentieth of them is tried here each time, all of them by `make test-all`.
+    chosen = random.Random().sample(range(steps), steps // 20)
+    for kill_at in chosen:
+        kill_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """The same at every single step."""
+    root = make_workspace(tmp_path / "whole")
+    assert in_process(root, None) == 0
+    for kill_at in range(int((root / "steps.txt").read_text())):
+        kill_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
+
+
+def kill_and_resume(root: Path, kill_at: int) -> None:
+    make_workspace(root)
+    assert in_process(root, kill_at) == -9, f"step {kill_at} was not reached"
+    assert in_process(root, None) == 0, f"no resume after a kill at step {kill_at}"
+    try:
+        check_workspace(root, EXPECTED, kills=1)
+    except AssertionError as error:
+        raise AssertionError(f"after a kill at step {kill_at}: {error}") from error
+
+
+def test_a_run_killed_again_and_again_still_ends_right(tmp_path: Path) -> None:
+    """Eight kills at random steps over one run; every resume goes a little further."""
+    root = make_workspace(tmp_path / "w")
+    chance = random.Random()
+    kills = 0
+    while kills < 8 and in_process(root, chance.randrange(20, 90)) == -9:
+        kills += 1
+    assert kills > 1
+    assert in_process(root, None) == 0
+    check_workspace(root, EXPECTED, kills=kills)

@@ -1,0 +1,69 @@
+"""What a run remembers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from autoresearch.core import Direction, Metric, Outcome, PastExperiment, memory
+from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
+
+METRIC = Metric("loss", "", Direction.MINIMIZE)
+
+
+def past(number: int, category: str, outcome: Outcome) -> PastExperiment:
+    return PastExperiment(number, "h", category, outcome, "", None, None, None, "", "")
+
+
+def row(value: float, **fields: object) -> MeasurementRow:
+    return MeasurementRow(experiment_id=1, value=value, **fields)
+
+
+def test_looks_are_cumulative_and_leave_disturbed_runs_out() -> None:
+    """A disturbed measurement is known and not judged."""
+    rows = [row(1.0, look=0, disturbed="noise"), row(2.0, look=0, attempt=1), row(4.0, look=1)]
+    looks = memory.looks_of(rows)
+    assert [(look.treatment.n, look.treatment.total) for look in looks] == [(1, 2.0), (2, 6.0)]
+
+
+def test_only_the_last_repair_counts() -> None:
+    """What was measured before a crash and its repair belongs to another candidate."""
+    looks = memory.looks_of([row(9.0, repair=0), row(1.0, repair=1)])
+    assert [(look.treatment.n, look.treatment.total) for look in looks] == [(1, 1.0)]
+
+
+def test_crashed_and_invalid_experiments_are_no_evidence() -> None:
+    """History for decisions holds measured experiments only, the baseline at its head."""
+    outcomes = ["kept", "crashed", "invalid", "reverted"]
+    experiments = [
+        Experiment(id=index + 1, run_id="r", number=index, session_id=1, outcome=outcome)
+        for index, outcome in enumerate(outcomes)
+    ]
+    measurements = {index + 1: [row(float(index))] for index in range(4)}
+    found = memory.past_evidence(experiments, measurements)
+    assert [(item.look.treatment.total, item.kept) for item in found] == [(0.0, True), (3.0, False)]
+
+
+def test_noise_comes_from_replicates() -> None:
+    """Two measurements of one artifact say how far apart measurements lie; single ones say nothing."""
+    noise = memory.noise_of(METRIC, {1: [row(1.0), row(3.0, look=1)], 2: [row(100.0)]})
+    assert noise is not None and abs(noise.sd - 2**0.5) < 1e-12
+
+
+def test_a_category_without_a_keep_is_on_a_plateau_until_others_had_their_turn() -> None:
+    """Four misses in a row switch the category; four experiments elsewhere switch it back."""
+    misses = [past(n, "a", Outcome.REVERTED) for n in range(4)]
+    assert memory.plateaued(misses) == {"a"}
+    assert memory.plateaued([*misses[:3], past(4, "a", Outcome.KEPT)]) == frozenset()
+    assert memory.plateaued([*misses, *(past(n, "b", Outcome.KEPT) for n in range(4))]) == frozenset()
+
+
+def test_failures_in_a_row_are_counted_from_the_newest() -> None:
+    """An accepted proposal ends the row, and failures of earlier sessions do not count."""
+    now = datetime.now(UTC)
+
+    def made(status: str, minutes: int = 0) -> ProposalRow:
+        return ProposalRow(run_id="r", number=1, attempt=1, status=status, created=now + timedelta(minutes=minutes))
+
+    rows = [made("failed", -9), made("failed"), made("accepted"), made("failed"), made("refused")]
+    assert memory.failures_in_a_row(rows, now - timedelta(minutes=1)) == 2
+    assert memory.failures_in_a_row(rows[:2], now - timedelta(minutes=1)) == 1
