@@ -36,8 +36,8 @@ def export(
     with opened(workspace, run) as place:
         text = exported(place, form)
     if output is None or str(output) == "-":
-        # A file gets the texts as they are; a terminal would obey some of them.
-        typer.echo(clean(text, lines=True) if sys.stdout.isatty() else text, nl=False)
+        # A pipe gets the texts as they are (typer.echo would drop some sequences); a terminal would obey them.
+        sys.stdout.write(clean(text, lines=True) if sys.stdout.isatty() else text)
         return
     from autoresearch.core.formats import write_by_rename
 

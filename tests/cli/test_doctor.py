@@ -1,0 +1,97 @@
+"""`doctor` names what is wrong with a machine and a workspace, and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoresearch.cli.doctor import NOTE, OK, PROBLEM, Check, report
+from tests.cli.conftest import invoke
+from tests.cli.plugins import write_package
+
+SECRET = "sk-ant-secret-0123456789"
+
+
+def checked(*arguments: str | Path, code: int = 0) -> dict[str, dict[str, Any]]:
+    """Run doctor, expect an exit code, and return its checks by name."""
+    result = invoke("doctor", "--json", *arguments)
+    assert result.exit_code == code, result.output
+    checks = json.loads(result.stdout)
+    assert all(set(check) == {"name", "state", "found", "advice"} for check in checks)
+    assert all(check["advice"] for check in checks if check["state"] != OK), "whatever is not well has an advice"
+    return {check["name"]: check for check in checks}
+
+
+def test_a_healthy_machine(filled: Path) -> None:
+    """Python, git, disk, packages, workspace and ledger are well; the missing key is a note."""
+    found = checked("-w", filled)
+    well = [name for name in ("python", "git", "disk", "packages", "workspace", "ledger") if found[name]["state"] == OK]
+    assert len(well) == 6
+    assert found["key"]["state"] == NOTE and "search" in found["key"]["found"]
+    assert found["sandbox"]["found"].startswith("limits")
+    assert "1 run" in found["ledger"]["found"]
+
+
+def test_a_keys_value_is_never_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only that a key is set is said."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    assert checked()["key"]["state"] == OK
+    output = invoke("doctor").output + invoke("doctor", "--json").output
+    assert "ANTHROPIC_API_KEY set" in output
+    assert SECRET not in output and SECRET[:10] not in output
+
+
+def test_no_git(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without git there is a problem, and the exit code says so."""
+    monkeypatch.setenv("PATH", "")
+    found = checked(code=1)
+    assert found["git"]["state"] == PROBLEM and "git-scm.com" in found["git"]["advice"]
+
+
+def test_a_git_that_does_not_work(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program called git that fails is no git."""
+    script = tmp_path / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\nexit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}/bin")
+    assert "does not work" in checked(code=1)["git"]["found"]
+
+
+def test_no_workspace_is_no_problem(here: Path) -> None:
+    """Doctor is for machines too; only a workspace that was named must be there."""
+    assert checked()["workspace"]["state"] == NOTE
+    assert checked("-w", here / "nowhere", code=1)["workspace"]["state"] == PROBLEM
+
+
+def test_broken_settings_and_a_damaged_ledger(tmp_path: Path) -> None:
+    """Both are problems with their sentences; the ledger is not touched."""
+    (tmp_path / "autoresearch.toml").write_text("[run]\nformat = \n", encoding="utf-8")
+    ledger = tmp_path / ".autoresearch" / "ledger.db"
+    ledger.parent.mkdir()
+    ledger.write_bytes(b"nothing that SQLite knows " * 100)
+    found = checked("-w", tmp_path, code=1)
+    assert "line 2" in found["workspace"]["found"]
+    assert found["ledger"]["state"] == PROBLEM and "damaged" in found["ledger"]["found"]
+    assert [path.name for path in ledger.parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_broken_package_is_a_note(packages: Path, here: Path) -> None:
+    """An adapter that cannot be loaded is named, and does not make the machine ill; what it raises is cleaned."""
+    source = "raise RuntimeError('\\x1b[31mno\\x07 such thing')"
+    write_package(packages, "ruin", source, {"autoresearch.adapters": {"zruin": "ruin:create"}})
+    found = checked()["adapter"]
+    assert found["state"] == NOTE and "no such thing" in found["found"] and "\x1b" not in found["found"]
+
+
+def test_the_last_line_counts_the_problems() -> None:
+    """The report ends with a verdict, and advice stands below its check."""
+    text = report([Check("git", PROBLEM, "not found", "Install it."), Check("key", NOTE, "not set", "Set it.")])
+    lines = text.splitlines()
+    assert lines[-1] == "1 problem found."
+    assert lines[0].split() == ["problem", "git", "not", "found"] and lines[1].strip() == "Install it."
+    assert report([Check("git", OK, "2.40")]).splitlines()[-1] == "No problem found."
