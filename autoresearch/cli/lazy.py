@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from autoresearch.cli.render import clean
 from autoresearch.core.errors import AutoresearchError
-from autoresearch.core.registry import COMMANDS, find, registered
+from autoresearch.core.registry import ADAPTERS, COMMANDS, Registered, find, registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,7 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=built_in.help)
         for entry in registered(COMMANDS):
             if entry.name not in BUILT_IN:
-                self.commands[entry.name] = TyperCommand(
-                    entry.name, help=f"Commands of the package {entry.distribution}."
-                )
+                self.commands[entry.name] = TyperCommand(entry.name, help=_origin(entry))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the real command and the rest of the arguments; imports that command's module."""
@@ -79,6 +77,13 @@ class LazyGroup(TyperGroup):
         except BrokenPipeError as error:
             _forget_stdout()
             raise typer.Exit(0) from error  # whoever read has read enough: `autoresearch log | head` did what it should
+
+
+def _origin(entry: Registered) -> str:
+    """Return whose commands these are; to know more would mean to import them."""
+    adapters = {(item.name, item.distribution) for item in registered(ADAPTERS)}
+    what = "adapter" if (entry.name, entry.distribution) in adapters else "package"
+    return f"Commands of the {what} {entry.name if what == 'adapter' else entry.distribution}."
 
 
 def load(name: str) -> Any:

@@ -47,7 +47,8 @@ def clean(text: str, *, lines: bool = False) -> str:
     text = _DIRECTION.sub("", text)
     if lines:
         return _CONTROL.sub("", text.replace("\r", "\n"))
-    return _CONTROL.sub("", " ".join(text.split()))
+    # White space first: a line end between two words becomes a blank, while a bell between two letters becomes nothing.
+    return " ".join(_CONTROL.sub("", " ".join(text.split())).split())
 
 
 def as_json(value: object) -> str:

@@ -116,6 +116,7 @@ def test_a_packages_commands_are_reached_by_its_name(packages: Path) -> None:
     """An entry point in `autoresearch.commands` adds a group of commands, listed in `--help`."""
     write_package(packages, "greeter", GREET, {"autoresearch.commands": {"hello": "greeter:app"}})
     assert "Commands of the package greeter." in invoke("--help").output
+    assert "Commands of the adapter ml." in invoke("--help").output
     assert "greeter" not in sys.modules, "listing imports nothing"
     assert invoke("hello", "greet", "Ada").output == "Good morning, Ada\n"
 
@@ -143,6 +144,14 @@ def test_a_package_cannot_replace_our_commands(packages: Path) -> None:
     write_package(packages, "thief", GREET, {"autoresearch.commands": {"status": "thief:app"}})
     assert BUILT_IN["status"].help in invoke("--help").output
     assert "thief declares a command 'status'" in invoke("doctor").output
+
+
+def test_an_interrupt_before_a_run_listens_exits_with_130(packages: Path) -> None:
+    """Ctrl-C while something is still being imported or prepared is quiet and has the code of an interrupt."""
+    source = "import typer\napp = typer.Typer()\n@app.command()\ndef fail() -> None:\n    raise KeyboardInterrupt\n"
+    write_package(packages, "slow", source, {"autoresearch.commands": {"slow": "slow:app"}})
+    result = invoke("slow")
+    assert (result.exit_code, result.output) == (130, "")
 
 
 def test_a_bug_keeps_its_traceback(packages: Path) -> None:
