@@ -242,6 +242,20 @@ def test_daemon_dies_when_a_limit_strikes(tmp_path: Path):
     assert not alive(read_pid(tmp_path / "daemon.pid"))
 
 
+def test_orphan_without_environment_dies(tmp_path: Path):
+    """An orphan that emptied its environment is found by its session."""
+    code = """
+    import os, sys
+    if os.fork() == 0:
+        code = "import os, time; open('orphan.pid', 'w').write(str(os.getpid())); time.sleep(60)"
+        os.execve(sys.executable, [sys.executable, "-c", code], {})
+    while not os.path.exists("orphan.pid") or not open("orphan.pid").read():
+        pass
+    """
+    run(tmp_path, code)
+    assert not alive(read_pid(tmp_path / "orphan.pid"))
+
+
 def test_fork_chain_dies(tmp_path: Path):
     """Processes that keep forking a successor are all found."""
     code = """
@@ -255,12 +269,12 @@ def test_fork_chain_dies(tmp_path: Path):
         time.sleep(0.005)
     time.sleep(60)
     """
+    before = psutil.Process().children()
     run(tmp_path, code)
     time.sleep(0.1)
     assert not alive(read_pid(tmp_path / "last.pid"))
-    mark = f"{tmp_path}".encode()
-    left = [p.pid for p in psutil.Process().children(recursive=True) if mark in " ".join(p.cmdline()).encode()]
-    assert left == []
+    known = {process.pid for process in before}
+    assert [process for process in psutil.Process().children() if process.pid not in known and alive(process.pid)] == []
 
 
 def test_no_zombies_are_left(tmp_path: Path):

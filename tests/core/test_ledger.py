@@ -281,6 +281,23 @@ def test_concurrent_endings_get_distinct_numbers(tmp_path: Path, ledger: Ledger,
     assert sorted(row.sequence or 0 for row in ledger.experiments("r1")) == list(range(1, 13))
 
 
+def test_concurrent_beginnings_are_one_row(tmp_path: Path, ledger: Ledger, session: Session):
+    """Writers that ask first and write then, at the same moment, wait instead of failing, and agree on one row."""
+    ids: list[list[int]] = []
+
+    def work() -> None:
+        with Ledger.open(tmp_path / "ledger.db") as other:
+            ids.append([begin(other, session, number).id for number in range(30)])
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ids) == 3
+    assert ids[0] == ids[1] == ids[2]
+
+
 def test_ledger_is_made_once_by_concurrent_openers(tmp_path: Path):
     """Several processes that open a new ledger at once make one set of tables."""
     path = tmp_path / "ledger.db"

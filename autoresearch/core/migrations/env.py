@@ -4,11 +4,7 @@ from alembic import context
 
 from autoresearch.core.ledger import Run
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=Run.metadata,
-    # SQLite changes tables inside transactions as long as the driver does not commit on its own, and ours does not: a
-    # migration that is killed half way leaves nothing behind.
-    transactional_ddl=True,
-)
+# The ledger began the transaction and ends it. SQLite changes tables inside transactions as long as the driver does not
+# commit on its own, and the ledger's does not: a migration that is killed half way leaves nothing behind.
+context.configure(connection=context.config.attributes["connection"], target_metadata=Run.metadata)
 context.run_migrations()
