@@ -147,7 +147,7 @@ def _preset() -> Check:
         return Check("ml preset", OK, f"{choose_preset('auto', None).name} would be chosen")
     except AutoresearchError as error:
         sentence, _, advice = str(error).partition("\n")
-        return Check("ml preset", PROBLEM, sentence, advice)
+        return Check("ml preset", NOTE, sentence, advice)  # only the ml adapter needs one
 
 
 def disk_space(folder: Path) -> Iterator[Check]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +27,57 @@ def checked(*arguments: str | Path, code: int = 0) -> dict[str, dict[str, Any]]:
     assert all(set(check) == {"name", "state", "found", "advice"} for check in checks)
     assert all(check["advice"] for check in checks if check["state"] != OK), "whatever is not well has an advice"
     return {check["name"]: check for check in checks}
+
+
+def fake_torch(*cards: str, memory: float = 0.0, mps: bool = False) -> ModuleType:
+    """Return a torch that sees the cards named, each with `memory` bytes."""
+    torch = ModuleType("torch")
+    torch.__spec__ = ModuleSpec("torch", None)
+    torch.__version__ = "9.9"  # type: ignore[attr-defined]
+    torch.device = str  # type: ignore[attr-defined]
+    torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        is_available=lambda: bool(cards),
+        device_count=lambda: len(cards),
+        get_device_name=lambda index: cards[index],
+        get_device_properties=lambda device: SimpleNamespace(total_memory=memory),
+    )
+    torch.backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: mps))  # type: ignore[attr-defined]
+    return torch
+
+
+@pytest.fixture(autouse=True)
+def no_card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for torch, whose import takes seconds, in every test but the one that looks at the real machine."""
+    if request.node.name != "test_a_healthy_machine":
+        monkeypatch.setitem(sys.modules, "torch", fake_torch())
+
+
+@pytest.mark.parametrize(
+    ("torch", "devices", "preset"),
+    [
+        (fake_torch(), "9.9; processor only", "cpu"),
+        (fake_torch(mps=True), "9.9; mps", "mps"),
+        (fake_torch("NVIDIA H100", "NVIDIA L4", memory=8e10), "9.9; cuda:0 NVIDIA H100, cuda:1 NVIDIA L4", "h100"),
+        (fake_torch("NVIDIA RTX 4090", memory=2.5e10), "9.9; cuda:0 NVIDIA RTX 4090", "gpu-24gb"),
+    ],
+    ids=["cpu", "mps", "two cards", "24 GB"],
+)
+def test_devices_and_the_preset_for_them(
+    here: Path, monkeypatch: pytest.MonkeyPatch, torch: ModuleType, devices: str, preset: str
+) -> None:
+    """Every device that torch sees is named, and the preset that the ml adapter would choose."""
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    found = checked()
+    assert found["torch"]["found"] == devices
+    assert found["ml preset"]["found"] == f"{preset} would be chosen"
+
+
+def test_no_torch_is_a_note(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the ml adapter needs torch, and the command that installs it is shown."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = checked()
+    assert found["torch"]["state"] == NOTE and "pip install 'autoresearch[ml]'" in found["torch"]["advice"]
+    assert "ml preset" not in found
 
 
 def test_a_healthy_machine(filled: Path) -> None:
