@@ -55,7 +55,8 @@ class Artifact:
         """
         files: dict[str, str] = {}
         for pattern in globs:
-            for path in sorted(root.glob(pattern)):
+            # A final `**` means every file below; Path.glob gives only folders for it before Python 3.13.
+            for path in sorted(root.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)):
                 relative = path.relative_to(root)
                 if not path.is_file() or _PRIVATE_FOLDERS.intersection(relative.parts):
                     continue

@@ -23,6 +23,7 @@ def test_reading_takes_what_the_globs_match(tmp_path: Path) -> None:
         path.write_text(name)
     found = Artifact.read(tmp_path, ["*.py", "**/*.py"])
     assert list(found.files) == ["src/a.py", "src/deep/b.py", "train.py"]
+    assert list(Artifact.read(tmp_path, ["src/**"]).files) == ["src/a.py", "src/deep/b.py"]
 
 
 def test_line_ends_survive_reading_and_writing(tmp_path: Path) -> None:
