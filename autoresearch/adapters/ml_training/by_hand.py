@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
@@ -22,7 +23,7 @@ from autoresearch.adapters.ml_training.runner import (
     train_task,
 )
 from autoresearch.adapters.ml_training.task import TrainTask
-from autoresearch.core import RunContext, Split, UsageError, Workspace
+from autoresearch.core import AutoresearchError, RunContext, Split, UsageError, Workspace
 from autoresearch.core.executor import tail
 from autoresearch.core.workspace import Layout, read_settings
 
@@ -98,6 +99,18 @@ class HandRun:
             shutil.rmtree(self.scratch, ignore_errors=True)  # a leftover in the temporary folder costs space only
         numbers = secondary(trained, scored, self.plan, time.monotonic() - self.began)
         print(summary_block(scored.value, numbers), flush=True)
+
+
+def show_errors_as_sentences() -> None:
+    """Let errors that are meant for a person end this process without a trace; others keep theirs."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, AutoresearchError):
+            print(error, file=sys.stderr)
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def show_preparation(share: float, text: str) -> None:

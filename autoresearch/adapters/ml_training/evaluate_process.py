@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from autoresearch.adapters.ml_training.data import PreparedData, scored_stream
+from autoresearch.adapters.ml_training.data import PreparedData, ScoredStream, scored_stream
 from autoresearch.adapters.ml_training.evaluate import score
 from autoresearch.adapters.ml_training.task import EvaluateTask, read_task
 from autoresearch.adapters.ml_training.train_process import FAILED, describe
 from autoresearch.core import Split, executor
-from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, InvalidCandidateError
+from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, InvalidCandidateError, UsageError
 
 
 class LoadedModel:
@@ -99,13 +99,25 @@ def flops_per_token(model: LoadedModel) -> float:
     return 3.0 * float(counter.get_total_flops()) / model.context
 
 
+def cut(stream: ScoredStream, max_bytes: int | None) -> ScoredStream:
+    """Return the beginning of a stream with at most `max_bytes` bytes, and at least one token to score.
+
+    Cut between tokens, not documents: with books as documents not even one might fit.
+    """
+    if max_bytes is None or stream.total_bytes <= max_bytes:
+        return stream
+    ends = np.cumsum(stream.token_bytes)
+    count = max(2, int(np.searchsorted(ends, max_bytes, side="right")))
+    return ScoredStream(stream.tokens[:count], stream.token_bytes[:count], int(ends[count - 1]))
+
+
 def evaluate(task: EvaluateTask) -> Mapping[str, Any]:
     """Score what the task names; return the message for the runner."""
     started = time.perf_counter()
     torch.set_num_threads(task.threads)
     torch.manual_seed(0)
     prepared = PreparedData.load(task.prepared)
-    stream = scored_stream(prepared, Split(task.split), max_bytes=task.max_bytes)
+    stream = cut(scored_stream(prepared, Split(task.split)), task.max_bytes)
     model = LoadedModel(task.train_py, task.weights, vocab_size=prepared.vocab_size, device=task.device)
     result = score(
         model,
@@ -125,7 +137,7 @@ def main(argv: list[str]) -> int:
     sys.path.insert(0, str(task.train_py.parent))
     try:
         executor.send_message(evaluate(task))
-    except EnvironmentNotReadyError as error:
+    except (EnvironmentNotReadyError, UsageError) as error:
         print(error, file=sys.stderr)
         executor.send_message({"kind": "not_ready", "text": str(error)})
         return FAILED

@@ -154,7 +154,7 @@ class Session:
             "startup_seconds": self._clock_wall - self._opened,
             "num_steps": self._steps,
             "total_tokens_M": self._tokens / 1e6,
-            "tokens_per_second": (self._tokens - self._tokens_before_clock) / max(wall, 1e-9),
+            "tokens_per_second": (self._tokens - self._tokens_before_clock) / max(spent, 1e-9),
             "num_params_M": sum(parameter.numel() for parameter in model.parameters()) / 1e6,
             "peak_memory_mb": _peak_memory_mb(),
         }
@@ -273,8 +273,9 @@ def open_session() -> Session:
         task, emit = _assigned
         _set_up_torch(task)
         return Session(task, emit)
-    from autoresearch.adapters.ml_training.by_hand import HandRun
+    from autoresearch.adapters.ml_training.by_hand import HandRun, show_errors_as_sentences
 
+    show_errors_as_sentences()
     by_hand = HandRun.open(Path(sys.argv[0]).resolve())
     task = by_hand.task()
     _set_up_torch(task)

@@ -20,7 +20,8 @@ def test_a_script_started_by_hand_trains_evaluates_and_prints_the_summary(
     """All nine keys of the original's block, in its order, last of all, and nothing is left in the workspace."""
     (tmp_path / "train.py").write_text(tiny_trainer(), encoding="utf-8")
     (tmp_path / "autoresearch.toml").write_text(
-        f'[run]\nadapter = "ml"\nbudget_seconds = 0.5\n[adapter]\npreset = "cpu"\ndata = "{corpus}"\ncache = "{cache}"\n'
+        '[run]\nadapter = "ml"\nbudget_seconds = 0.5\n'
+        f'[adapter]\npreset = "cpu"\ndata = "{corpus}"\ncache = "{cache}"\n'
     )
     result = subprocess.run(
         [sys.executable, "-B", "train.py"], cwd=tmp_path, check=True, capture_output=True, text=True
@@ -33,8 +34,11 @@ def test_a_script_started_by_hand_trains_evaluates_and_prints_the_summary(
 
 def test_a_script_outside_of_a_workspace_says_how_to_make_one(tmp_path: Path) -> None:
     """Without settings there is no data and no budget."""
-    with pytest.raises(UsageError, match="no workspace"):
-        HandRun.open(tmp_path / "train.py")
+    (tmp_path / "train.py").write_text(tiny_trainer(), encoding="utf-8")
+    result = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "is no workspace" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_script_in_another_adapters_workspace_is_refused(tmp_path: Path) -> None:

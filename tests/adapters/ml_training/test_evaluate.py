@@ -12,6 +12,7 @@ from torch import Tensor
 
 from autoresearch.adapters.ml_training.data import ScoredStream
 from autoresearch.adapters.ml_training.evaluate import Windows, bits_per_byte, probe_for_leaks, score
+from autoresearch.adapters.ml_training.evaluate_process import cut
 from autoresearch.core import CandidateError, EnvironmentNotReadyError
 from autoresearch.core.errors import InvalidCandidateError
 
@@ -167,3 +168,16 @@ def test_the_standard_error_is_the_one_of_a_ratio() -> None:
     )
     assert result.standard_error == pytest.approx(0.0, abs=1e-6)
     assert (result.windows, result.total_bytes) == (10, 160)
+
+
+@given(n=st.integers(2, 60), max_bytes=st.integers(0, 300))
+def test_a_bound_keeps_the_beginning_of_the_stream(n: int, max_bytes: int) -> None:
+    """As many whole tokens as fit, at least one to score, and the same for every candidate."""
+    stream = stream_of(n)
+    part = cut(stream, max_bytes)
+    count = len(part.tokens)
+    assert np.array_equal(part.tokens, stream.tokens[:count])
+    assert part.total_bytes == part.token_bytes.sum()
+    assert part.total_bytes <= max_bytes or count == 2
+    assert count == n or part.total_bytes + stream.token_bytes[count] > max_bytes
+    assert cut(stream, None) is stream
