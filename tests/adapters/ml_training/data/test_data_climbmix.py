@@ -148,6 +148,7 @@ def test_a_finished_part_is_not_fetched_again(server: Server, tmp_path: Path) ->
     """Killed between the last byte and the rename: the next call only checks and renames."""
     (tmp_path / "file.part").write_bytes(CONTENT)
     assert get(server, tmp_path).read_bytes() == CONTENT
+    assert server.ranges == ["bytes=256000-"]
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 504])
@@ -196,6 +197,8 @@ def test_a_file_that_changed_is_fetched_anew(server: Server, tmp_path: Path) -> 
 
     server.script = [cut(100_000), change]
     assert get(server, tmp_path).read_bytes() == CONTENT[::-1]
+    # The server was told which version the half is of, so that one request was enough.
+    assert server.ranges == [None, "bytes=100000-"]
 
 
 def test_a_server_that_ignores_the_version_is_not_believed(server: Server, tmp_path: Path) -> None:
@@ -251,6 +254,9 @@ def test_what_the_hub_states_before_redirecting_is_checked(server: Server, tmp_p
     behave = Handler.serve
     server.script = [wrong, behave] * 6
     with pytest.raises(EnvironmentNotReadyError, match="256000 bytes arrived where 255999 are stated"):
+        get(server, tmp_path)
+    server.script = [redirect(SHA256[::-1], len(CONTENT)), behave] * 6
+    with pytest.raises(EnvironmentNotReadyError, match="the content has the SHA-256"):
         get(server, tmp_path)
 
 

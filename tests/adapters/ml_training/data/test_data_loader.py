@@ -100,16 +100,29 @@ def test_batches_may_be_written_to(small: PreparedData) -> None:
 
 
 def test_the_seed_decides_the_order(small: PreparedData) -> None:
-    """The same seed repeats the batches, another seed brings others, and epochs differ."""
+    """The same seed repeats the batches, and another seed brings others."""
     first, again, other = (
-        [inputs for inputs, _ in islice(training_batches(small, batch=8, context=32, seed=seed), 100)]
+        [inputs for inputs, _ in islice(training_batches(small, batch=8, context=32, seed=seed), 20)]
         for seed in (1, 1, 2)
     )
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[0], other[0])
-    per_epoch = len(small.train_documents().tokens) // (8 * 33)
-    assert per_epoch < 90
-    assert not np.array_equal(first[0], first[per_epoch])
+
+
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    """Documents that fill a row each come in another order the second time."""
+    rows = rows_of(numbered([8] * 50), 8, 0, 100)
+    first, second = rows[:50, 0], rows[50:, 0]
+    assert sorted(first) == sorted(second) == list(range(0, 400, 8))
+    assert not np.array_equal(first, second)
+
+
+def test_kinds_of_rows_are_mixed() -> None:
+    """Rows from the middle of long documents and rows of packed short ones do not come in blocks."""
+    rows = rows_of(numbered([1000, *[5] * 200]), 10, 0, 200, window=1 << 20)
+    from_long = (rows < 1000).all(axis=1)
+    assert from_long.sum() == 100
+    assert 20 < from_long[:100].sum() < 80
 
 
 def test_the_train_directory_is_enough(small: PreparedData, tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from autoresearch.adapters.ml_training.data import PreparedData, ScoredStream, prepare, prepare_data, scored_stream
 from autoresearch.adapters.ml_training.data.sources import Progress, Text
+from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer
 from autoresearch.core.adapter import Split
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 from tests.adapters.ml_training.data.texts import ListSource, made_up_documents
@@ -94,9 +96,27 @@ def test_planted_near_duplicates_leave_train_only(tmp_path: Path) -> None:
     expected = sum(len(part.intersection(pair)) == 1 for part in (search, holdout) for pair in pairs)
     assert expected > 20
     assert data.manifest["near_duplicates_dropped"] + data.manifest["near_duplicates_dropped_holdout"] == expected
-    assert sum(data.manifest["splits"][name]["documents"] for name in ("train", "search", "holdout")) == (
-        2 * len(pairs) - expected
-    )
+    kept = sum(data.manifest["splits"][name]["documents"] for name in ("train", "search", "holdout"))
+    assert kept == 2 * len(pairs) - expected
+    # What was dropped taught the tokenizer nothing either.
+    assert Tokenizer.load(data.path / "tokenizer.json") == Tokenizer.train(texts_of(data, None), 300)
+
+
+class Lossy(Tokenizer):
+    """Claims that the letter b has no bytes."""
+
+    def token_bytes(self) -> NDArray[np.int64]:
+        table = super().token_bytes()
+        table[ord("b")] = 0
+        return table
+
+
+def test_a_tokenizer_that_loses_bytes_is_found_out(tmp_path: Path) -> None:
+    """A total that is right by chance does not do: every document is checked, and the first wrong one shown."""
+    tokenizer = Lossy(tuple(bytes([byte]) for byte in range(256)), 257)
+    texts = ["fine", "a bee", "fine too"]
+    with pytest.raises(EnvironmentNotReadyError, match=r"5 bytes .'a bee'.* became tokens of 4"):
+        prepare._Writer(tmp_path / "out", tokenizer).write_all(enumerate(texts))
 
 
 def test_preparing_again_reads_nothing(tmp_path: Path) -> None:
@@ -241,12 +261,18 @@ def test_a_vocabulary_too_small_is_refused_before_reading(tmp_path: Path) -> Non
     assert source.reads == 0 and not (tmp_path / "cache").exists()
 
 
+def empty(folder: Path) -> None:
+    (folder / "tokens.bin").write_bytes(b"")
+    np.save(folder / "offsets.npy", np.zeros(1, np.int64))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda path: (path / "train" / "tokens.bin").write_bytes(b"\0" * 10),
         lambda path: (path / "train" / "offsets.npy").unlink(),
         lambda path: (path / "train" / "offsets.npy").write_bytes(b"junk"),
+        lambda path: empty(path / "train"),
     ],
 )
 def test_damaged_files_are_told_instead_of_read(damage: object, small: PreparedData, tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_the_order_of_documents_does_not_matter() -> None:
     ours, theirs = assign(texts), assign(shuffled)
     assert [texts[at] for at in ours.search] == [shuffled[at] for at in theirs.search]
     assert [texts[at] for at in ours.holdout] == [shuffled[at] for at in theirs.holdout]
+    hashes = [text_hash(texts[at]) for at in ours.search]
+    assert len(hashes) > 5 and hashes == sorted(hashes)
 
 
 @settings(max_examples=20)
