@@ -231,7 +231,9 @@ class MlAdapter:
         plan = self.plan(seed, split, run)
         devices.demand_device(plan.device, plan.preset.name)
         output = run.scratch / "output"
-        output.mkdir(parents=True, exist_ok=True)
+        # A measurement that was killed may have left weights here, which must not be taken for new ones.
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True)
         shutil.copyfile(artifact / TRAIN_PY, output / TRAIN_PY)
         trained = train(plan, artifact / TRAIN_PY, output, run)
         scored = score(plan, output / TRAIN_PY, output, run)

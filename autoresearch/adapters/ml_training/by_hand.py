@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,13 +35,13 @@ class HandRun:
     Attributes:
         plan: What is measured.
         train_py: The script.
-        scratch: Folder for weights and tasks; removed at the end.
+        run: Folder for weights, tasks and log, removed at the end.
         counts: What the training told.
     """
 
     plan: Plan
     train_py: Path
-    scratch: Path
+    run: RunContext
     began: float = field(default_factory=time.monotonic)
     counts: dict[str, float] = field(default_factory=dict)
     before: LoadSample | None = None
@@ -64,17 +64,15 @@ class HandRun:
             )
         adapter = MlAdapter(Options.parse(settings.options))
         adapter.prepare(Workspace(layout.root, settings.options, progress=show_preparation))
-        plan = adapter.plan(settings.seed or 0, Split.SEARCH, None)
-        plan = replace(
-            plan,
-            device=settings.device or plan.device,
-            budget_seconds=settings.budget_seconds or plan.budget_seconds,
+        scratch = Path(tempfile.mkdtemp(prefix="autoresearch-"))
+        run = RunContext(
+            log=scratch / "log", scratch=scratch, budget_seconds=settings.budget_seconds, device=settings.device
         )
-        return cls(plan, train_py, Path(tempfile.mkdtemp(prefix="autoresearch-")))
+        return cls(adapter.plan(settings.seed or 0, Split.SEARCH, run), train_py, run)
 
     def task(self) -> TrainTask:
         """Return what this process trains."""
-        return train_task(self.plan, self.train_py, self.scratch / "output")
+        return train_task(self.plan, self.train_py, self.run.scratch / "output")
 
     def show(self, message: Mapping[str, Any]) -> None:
         """Take a message of the training as the runner would; print the curve."""
@@ -90,13 +88,12 @@ class HandRun:
     def evaluate_and_print(self, task: TrainTask) -> None:
         """Score the weights in a process of its own and print the summary block; scratch files go."""
         assert self.before is not None and self.after is not None, "a training that ended has had a clock"
-        run = RunContext(log=self.scratch / "log", scratch=self.scratch)
         trained = Trained(self.counts, (), Load.between(self.before, self.after), self.after.own)
         try:
-            scored = score(self.plan, self.train_py, task.output, run)
+            scored = score(self.plan, self.train_py, task.output, self.run)
         finally:
-            sys.stderr.write(tail(run.log))
-            shutil.rmtree(self.scratch, ignore_errors=True)  # a leftover in the temporary folder costs space only
+            sys.stderr.write(tail(self.run.log))
+            shutil.rmtree(self.run.scratch, ignore_errors=True)  # a leftover in the temporary folder costs space only
         numbers = secondary(trained, scored, self.plan, time.monotonic() - self.began)
         print(summary_block(scored.value, numbers), flush=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
@@ -32,6 +34,10 @@ halved.
 """
 
 
+_GPU_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd", "/dev/nvhost-ctrl", "/dev/nvgpu")
+"""Without any of these Linux offers torch no GPU: NVIDIA, WSL, AMD, and NVIDIA's boards in turn."""
+
+
 def require_torch() -> None:
     """Raise EnvironmentNotReadyError when a package that training needs is missing."""
     for module in ("torch", "numpy", "safetensors"):
@@ -46,6 +52,9 @@ def require_torch() -> None:
 def best_device() -> str:
     """Return `cuda`, `mps` or `cpu`: the fastest that torch can use here."""
     require_torch()
+    if sys.platform == "linux" and not any(Path(node).exists() for node in _GPU_NODES):
+        # Saves importing torch, 1.5 s at the start of every command, where the answer is known without it.
+        return "cpu"
     import torch
 
     if torch.cuda.is_available():
@@ -60,12 +69,14 @@ def demand_device(device: str, preset: str) -> None:
         UsageError: If there is no such kind of device.
         EnvironmentNotReadyError: If it is not there.
     """
-    require_torch()
-    import torch
-
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda", "mps") or (index and not index.isdigit()):
         raise UsageError(f"There is no device {device!r}; known are cpu, cuda, cuda:N and mps.")
+    require_torch()
+    if kind == "cpu":
+        return
+    import torch
+
     if kind == "cuda" and not torch.cuda.is_available():
         raise EnvironmentNotReadyError(
             f"No CUDA device is visible, and preset {preset} needs one.\n"

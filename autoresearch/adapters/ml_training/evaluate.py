@@ -38,7 +38,7 @@ class Predictor(Protocol):
         ...
 
     def logits(self, tokens: NDArray[np.int64]) -> Tensor:
-        """Return the logits (B, T, V) that the model gives for windows of tokens (B, T)."""
+        """Return the logits (B, T, V) that the model gives for windows of tokens (B, T), on any device."""
         ...
 
 
@@ -159,7 +159,7 @@ def probe_for_leaks(predictor: Predictor, windows: Windows, *, batch: int, vocab
     changed = np.where(later, (original + shift) % vocab_size, original)
     before = _checked_logits(predictor, original, vocab_size)
     after = _checked_logits(predictor, changed, vocab_size)
-    kept = torch.from_numpy(~later)
+    kept = torch.from_numpy(~later).to(before.device)
     moved = float((after - before).abs().amax(dim=2)[kept].max())
     if moved > PROBE_TOLERANCE * max(float(before.std()), 1e-6):
         raise InvalidCandidateError(
@@ -189,10 +189,10 @@ def _batches(windows: Windows, batch: int) -> Iterator[slice]:
 def _nats(predictor: Predictor, windows: Windows, rows: slice, vocab_size: int) -> NDArray[np.float64]:
     """Return the loss of every target in some windows, in nats, 0 for filling; shape (B, T)."""
     logits = _checked_logits(predictor, windows.inputs[rows], vocab_size)
-    targets = torch.from_numpy(windows.targets[rows])
+    targets = torch.from_numpy(windows.targets[rows]).to(logits.device)
     # The evaluator normalises by itself and in float32: what a candidate calls a probability need not sum to one.
     losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    nats = losses.view(targets.shape).double().numpy()
+    nats = losses.view(targets.shape).double().cpu().numpy()
     if not np.isfinite(nats).all():
         raise CandidateError("val_bpb is not finite: the trained model gives logits that are nan or infinite.")
     return np.where(windows.counted[rows], nats, 0.0)
@@ -206,4 +206,5 @@ def _checked_logits(predictor: Predictor, tokens: NDArray[np.int64], vocab_size:
             f"The model returns logits of shape {tuple(logits.shape)} for tokens of shape {tokens.shape}, and "
             f"{expected} is needed: one score for each of the {vocab_size} tokens at each position."
         )
-    return logits.detach().to("cpu", torch.float32)
+    # They stay on their device: a batch of logits has gigabytes on a large GPU, and its losses a few kilobytes.
+    return logits.detach().float()

@@ -26,7 +26,8 @@ _KNOWN: Final[tuple[Knob, ...]] = (
     _k("ROTARY_BASE", "attention", low=100, high=1e6, log=True),
     _k("QK_NORM", "attention", choices=_BOOL),
     _k("VALUE_EMBEDDINGS", "embeddings", choices=_BOOL),
-    _k("BIGRAM_BUCKETS", "embeddings", choices=("0", "4096", "16384", "65536")),
+    _k("GRAMS", "embeddings", low=1, high=4, log=False),
+    _k("TABLE_ROWS", "embeddings", low=1024, high=1 << 18, power_of_two=True),
     _k("LOGIT_CAP", "architecture", choices=("0.0", "15.0", "30.0")),
     _k("TOTAL_BATCH", "batch", low=256, high=1 << 21, power_of_two=True),
     # Only how the work is cut up; what it may win is speed, and then memory decides.

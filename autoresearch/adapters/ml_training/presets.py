@@ -52,7 +52,7 @@ class Preset:
         return 9.0 if self.device == "cpu" else 120.0
 
 
-def _gpu(name: str, *, threads: int = 4, device: str = "cuda", warmup_steps: int = 10, **constants: str) -> Preset:
+def _gpu(name: str, *, eval_batch_tokens: int, device: str = "cuda", **constants: str) -> Preset:
     return Preset(
         name=name,
         device=device,
@@ -61,10 +61,11 @@ def _gpu(name: str, *, threads: int = 4, device: str = "cuda", warmup_steps: int
         budget_seconds=300.0,
         clock="wall",
         # Steps of the original that its clock skips as well: compilation takes 40 to 90 s there.
-        warmup_steps=warmup_steps,
+        warmup_steps=10,
         eval_bytes=None,
-        eval_batch_tokens=1 << 16,
-        threads=threads,
+        # Logits of a batch in float32, twice over, take 64 kB a token with this vocabulary.
+        eval_batch_tokens=eval_batch_tokens,
+        threads=4,
         constants=constants,
     )
 
@@ -74,16 +75,43 @@ PRESETS: Final[dict[str, Preset]] = {
     for preset in (
         _gpu(
             "h100",
+            eval_batch_tokens=1 << 16,
             DEPTH="8",
             HEAD_DIM="128",
             CONTEXT="2048",
             TOTAL_BATCH="524288",
             DEVICE_BATCH="128",
             WINDOWS='"SSSL"',
+            SHORT_WINDOW="1024",
         ),
-        _gpu("gpu-24gb", DEPTH="6", HEAD_DIM="64", CONTEXT="1024", TOTAL_BATCH="131072", DEVICE_BATCH="32"),
-        _gpu("gpu-8gb", DEPTH="4", HEAD_DIM="64", CONTEXT="512", TOTAL_BATCH="65536", DEVICE_BATCH="32"),
-        _gpu("mps", device="mps", DEPTH="4", HEAD_DIM="64", CONTEXT="512", TOTAL_BATCH="32768", DEVICE_BATCH="16"),
+        _gpu(
+            "gpu-24gb",
+            eval_batch_tokens=1 << 15,
+            DEPTH="6",
+            HEAD_DIM="64",
+            CONTEXT="1024",
+            TOTAL_BATCH="131072",
+            DEVICE_BATCH="32",
+        ),
+        _gpu(
+            "gpu-8gb",
+            eval_batch_tokens=1 << 13,
+            DEPTH="4",
+            HEAD_DIM="64",
+            CONTEXT="512",
+            TOTAL_BATCH="65536",
+            DEVICE_BATCH="32",
+        ),
+        _gpu(
+            "mps",
+            eval_batch_tokens=1 << 13,
+            device="mps",
+            DEPTH="4",
+            HEAD_DIM="64",
+            CONTEXT="512",
+            TOTAL_BATCH="32768",
+            DEVICE_BATCH="16",
+        ),
         Preset(
             name="cpu",
             device="cpu",
