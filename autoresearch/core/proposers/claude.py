@@ -215,6 +215,14 @@ class ClaudeProposer:
         """What a call costs; see `autoresearch.core.proposers.prices`."""
         return price_of(self.model, self.base_url)
 
+    def check_ready(self) -> None:
+        """Find out before the first measurement whether a call can be made at all; opens no connection.
+
+        Raises:
+            EnvironmentNotReadyError: If there is no key, or key, address or credentials profile cannot be used.
+        """
+        self._client().close()
+
     def estimate(self, request: ProposalRequest) -> CostEstimate:
         """Say what one proposal costs, from earlier calls where there were any; opens no connection."""
         if self._spent:
@@ -490,6 +498,8 @@ class ClaudeProposer:
             return ProposalError(
                 f"{self.model} was silent for {self._timeout:.0f} s, so the call was given up; it may be charged."
             )
+        if not isinstance(error, anthropic.APIStatusError) and not _is_connection(error):
+            return ProposalError(f"The server at {self.base_url} sent something unreadable: {self._said(error)}.")
         if not isinstance(error, anthropic.APIStatusError):
             return EnvironmentNotReadyError(
                 f"{self.base_url} cannot be reached ({self._cause(error)}) after {_tries(attempts)}. Check the network "
@@ -576,6 +586,13 @@ def _tries(attempts: int) -> str:
     return "1 attempt" if attempts == 1 else f"{attempts} attempts"
 
 
+def _is_connection(error: Exception) -> bool:
+    import anthropic
+    import httpx2
+
+    return isinstance(error, anthropic.APIConnectionError | httpx2.HTTPError)
+
+
 def _never_connected(error: Exception) -> bool:
     import httpx2
 
@@ -616,7 +633,7 @@ def _pause(error: Exception, attempts: int) -> float | None:
         return max(asked, _SHORTEST_PAUSE) if asked else backoff
     if isinstance(error, anthropic.APITimeoutError) and not _never_connected(error):
         return None  # the call may be under way and charged; a second one would be charged too
-    return backoff
+    return backoff if _is_connection(error) else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -401,11 +401,27 @@ def test_patience_ends(server: AnthropicServer) -> None:
     assert sum(waits.seconds) <= 4
 
 
+def test_ready_or_not(server: AnthropicServer) -> None:
+    """Whether a call can be made is known without making one."""
+    proposer(server).check_ready()
+    proposer(server, api_key=None).check_ready()
+    for broken in (ClaudeProposer(environ={}), proposer(server, api_key="a b"), proposer(server, base_url="localhost")):
+        with pytest.raises(EnvironmentNotReadyError):
+            broken.check_ready()
+    assert server.requests == []
+
+
 def test_broken_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A credentials profile that cannot be read stops the run with the way around it."""
     monkeypatch.setenv("ANTHROPIC_PROFILE", "none-of-that-name")
     with pytest.raises(EnvironmentNotReadyError, match=r"cannot be read.*Setting ANTHROPIC_API_KEY is enough"):
         ClaudeProposer(environ={}).propose(REQUEST)
+
+
+def test_dropped_connection_is_tried_again(server: AnthropicServer) -> None:
+    """A server that closes without a word has not answered, and is asked again."""
+    server.script(Silent(0), Says(answer()))
+    assert proposer(server).propose(REQUEST).category == "optimizer"
 
 
 def test_server_says_not_to_retry(server: AnthropicServer) -> None:
