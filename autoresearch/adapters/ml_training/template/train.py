@@ -23,8 +23,8 @@ from autoresearch.adapters.ml_training import harness
 # --- Settings: every constant below may be turned ---------------------------------------------------------------------
 
 # Model
-DEPTH = 2  # number of layers; the one dial for size, as the width follows it
-ASPECT = 64  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
+DEPTH = 1  # number of layers; the one dial for size, as the width follows it
+ASPECT = 128  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
 HEAD_DIM = 64  # channels of one attention head
 MLP_RATIO = 4  # hidden channels of the feed-forward part, as a multiple of C
 CONTEXT = 128  # tokens that one sequence holds, in training and in evaluation
@@ -32,12 +32,13 @@ WINDOWS = "L"  # attention layer by layer, repeated: L looks back over everythin
 SHORT_WINDOW = 64  # tokens that an S layer looks back
 ROTARY_BASE = 10000.0  # the slowest channel pair turns once in 2 pi times so many tokens
 VALUE_EMBEDDINGS = True  # add an embedding of the token to the attention values of every second layer
-PAIR_ROWS = 65536  # rows of the hashed table of token pairs that is added to the input; 0 leaves it out
+GRAMS = 3  # longest run of tokens with a row in the hashed tables added to the input; 1 leaves them out
+TABLE_ROWS = 262144  # rows of each of those tables: one of pairs, one of triples ...
 LOGIT_CAP = 0.0  # squeeze logits smoothly into (-cap, cap); 0 leaves them alone, which is faster on a CPU
 
 # Batches
-TOTAL_BATCH = 1024  # tokens per optimiser step
-DEVICE_BATCH = 8  # sequences per forward pass; the rest of a step is accumulated
+TOTAL_BATCH = 2048  # tokens per optimiser step
+DEVICE_BATCH = 16  # sequences per forward pass; the rest of a step is accumulated
 
 # Optimisers
 MATRIX_LR = 0.015  # Muon: matrices inside the layers
@@ -71,13 +72,62 @@ def compute_dtype(device: torch.device) -> torch.dtype:
     return torch.float32
 
 
+class CpuNorm(torch.autograd.Function):
+    """RMS norm with its gradient in three passes; what torch derives by itself takes four times as long on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return x (..., D) divided by its root mean square over D."""
+        scale = torch.linalg.vecdot(x, x).div_(x.size(-1)).add_(1e-6).rsqrt_().unsqueeze(-1)
+        y = x * scale
+        ctx.save_for_backward(y, scale)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """Return the gradient of x: (g - y mean(g y)) / rms."""
+        y, scale = ctx.saved_tensors
+        mean = torch.linalg.vecdot(grads[0], y).div_(y.size(-1)).unsqueeze(-1)
+        gradient: Tensor = torch.addcmul(grads[0], y, mean, value=-1).mul_(scale)
+        return gradient
+
+
+class CpuSquaredReLU(torch.autograd.Function):
+    """max(x, 0) squared, with its gradient in two passes instead of five."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return max(x, 0) ** 2."""
+        positive = x.clamp(min=0)
+        ctx.save_for_backward(positive)
+        return positive * positive
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """Return the gradient of x: 2 g max(x, 0)."""
+        positive: Tensor
+        (positive,) = ctx.saved_tensors
+        return (grads[0] * positive).mul_(2)
+
+
 def norm(x: Tensor) -> Tensor:
     """Scale the last dimension to a root mean square of one; there are no weights."""
-    return F.rms_norm(x, (x.size(-1),))
+    return apply(CpuNorm, x) if x.device.type == "cpu" else F.rms_norm(x, (x.size(-1),), eps=1e-6)
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """Return max(x, 0) ** 2."""
+    return apply(CpuSquaredReLU, x) if x.device.type == "cpu" else F.relu(x).square()
+
+
+def apply(function: type[torch.autograd.Function], *args: Tensor) -> Tensor:
+    """Call a function that has its own gradient."""
+    result: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
+    return result
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the channel pairs of x (B, H, T, D) by angles that grow with the position; cos and sin are (T, D / 2)."""
+    """Turn the channel pairs of x (..., T, D) by angles that grow with the position; cos and sin are (T, D / 2)."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos + b * sin, b * cos - a * sin), dim=-1)
 
@@ -137,19 +187,32 @@ class Block(nn.Module):
     def forward(self, x: Tensor, value: Tensor | None, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         """Return the stream x (B, T, C) after this layer; value (B, T, C) is added to the attention values."""
         x = x + self.attention(norm(x), value, cos, sin, mask)
-        update: Tensor = self.down(F.relu(self.up(norm(x))).square())
+        update: Tensor = self.down(squared_relu(self.up(norm(x))))
         return x + update
 
     def attention(self, x: Tensor, value: Tensor | None, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         """Return what the attention adds to the stream (B, T, C)."""
         B, T, C = x.shape
-        q, k, v = self.qkv(x).view(B, T, 3, C // HEAD_DIM, HEAD_DIM).permute(2, 0, 3, 1, 4)  # each (B, H, T, D)
+        qkv = self.qkv(x).view(B, T, 3, C // HEAD_DIM, HEAD_DIM).permute(2, 0, 3, 1, 4)  # (3, B, H, T, D)
+        q, k = rotate(norm(qkv[:2]), cos, sin)
+        v = qkv[2]
         if value is not None:
             v = v + value.view(B, T, C // HEAD_DIM, HEAD_DIM).transpose(1, 2)
-        q, k = rotate(norm(q), cos, sin), rotate(norm(k), cos, sin)
         y = attend_in_window(q, k, v, self.window) if self.window < T else attend(q, k, v, mask)
         update: Tensor = self.mix(y.transpose(1, 2).reshape(B, T, C))
         return update
+
+
+def gram_rows(tokens: Tensor) -> Tensor:
+    """Return the rows (B, T, GRAMS - 1) that the last 2, 3, ... tokens up to each position have in the tables.
+
+    Different runs of tokens may share a row: the hash is a sum of products with large odd numbers, modulo TABLE_ROWS.
+    """
+    mixed, rows = tokens.clone(), []
+    for order in range(2, GRAMS + 1):
+        mixed[:, order - 1 :] += (tokens[:, : 1 - order] + 1) * (0x9E3779B1 * order + 2 * order + 1)
+        rows.append((mixed ^ (mixed >> 15)) % TABLE_ROWS + (order - 2) * TABLE_ROWS)
+    return torch.stack(rows, dim=-1)
 
 
 class GPT(nn.Module):
@@ -163,7 +226,7 @@ class GPT(nn.Module):
         super().__init__()
         C = math.ceil(DEPTH * ASPECT / HEAD_DIM) * HEAD_DIM
         self.embedding = nn.Embedding(vocab_size, C)
-        self.pairs = nn.Embedding(PAIR_ROWS, C) if PAIR_ROWS else None
+        self.tables = nn.Parameter(torch.zeros((GRAMS - 1) * TABLE_ROWS, C)) if GRAMS > 1 else None
         with_value = range((DEPTH - 1) % 2, DEPTH, 2) if VALUE_EMBEDDINGS else ()  # counted from the last layer
         self.values = nn.ModuleDict({str(layer): nn.Embedding(vocab_size, C) for layer in with_value})
         windows = [{"L": CONTEXT, "S": SHORT_WINDOW}[WINDOWS[layer % len(WINDOWS)]] for layer in range(DEPTH)]
@@ -176,8 +239,6 @@ class GPT(nn.Module):
         self.register_buffer("mask", torch.full((CONTEXT, CONTEXT), -torch.inf).triu(1), persistent=False)
         nn.init.normal_(self.embedding.weight)
         nn.init.normal_(self.head.weight, std=0.001)  # at first every token is equally likely
-        if self.pairs is not None:
-            nn.init.zeros_(self.pairs.weight)
         for table in self.values.parameters():
             nn.init.normal_(table, std=C**-0.5)
 
@@ -187,11 +248,11 @@ class GPT(nn.Module):
         cos, sin = self.cos[:T].to(dtype), self.sin[:T].to(dtype)
         mask = self.mask[:T, :T].to(dtype) if tokens.device.type == "cpu" else None
         x = self.embedding(tokens)
-        if self.pairs is not None:
-            before = F.pad(tokens[:, :-1], (1, 0))
-            rows = (before * 36313 + tokens * 27191) % PAIR_ROWS
+        if self.tables is not None:
             # On a CPU the gradient keeps only the rows in use: a dense one would cost more than the model.
-            x = x + F.embedding(rows, self.pairs.weight, sparse=tokens.device.type == "cpu")
+            sparse = tokens.device.type == "cpu"
+            rows = gram_rows(tokens).flatten(0, 1)  # (N, GRAMS - 1)
+            x = x + F.embedding_bag(rows, self.tables, mode="sum", sparse=sparse).view_as(x)
         x = norm(x).to(dtype)
         for layer, block in enumerate(self.blocks):
             value = self.values[str(layer)](tokens).to(dtype) if str(layer) in self.values else None
@@ -336,7 +397,7 @@ class Optimizers:
     def __init__(self, model: GPT) -> None:
         self.model = model
         self.muon = Muon(model.blocks.parameters())
-        self.table = RowAdagrad(model.pairs.weight) if model.pairs is not None else None
+        self.table = RowAdagrad(model.tables) if model.tables is not None else None
         embeddings = [model.embedding.weight, *model.values.parameters()]
         groups = [{"params": embeddings, "lr": EMBEDDING_LR}, {"params": [model.head.weight], "lr": HEAD_LR}]
         self.adam = torch.optim.AdamW(groups, betas=(ADAM_BETA1, ADAM_BETA2), eps=1e-10, weight_decay=0.0, fused=True)
