@@ -73,11 +73,22 @@ def prepare_data(
     check_vocab_size(vocab_size)
     with _disk_faults(cache):
         cache.mkdir(parents=True, exist_ok=True)
-        text = source.fetch(cache, progress)
+        downloaded = 0.0
+
+        def fetching(share: float, words: str) -> None:
+            nonlocal downloaded
+            downloaded = max(downloaded, share)
+            progress(share / 2, words)
+
+        text = source.fetch(cache, fetching)
+        # A download counts as half of the work; most sources have none.
+        begin = 0.5 if downloaded else 0.0
         fingerprint = data_fingerprint(text, vocab_size)
         final = cache / fingerprint
         if not final.exists():
-            _prepare_once(text, vocab_size, fingerprint, cache, progress)
+            _prepare_once(
+                text, vocab_size, fingerprint, cache, lambda share, words: progress(begin + (1 - begin) * share, words)
+            )
         progress(1.0, "data ready")
     return PreparedData.load(final)
 
