@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
 import subprocess
@@ -21,6 +22,7 @@ from autoresearch.core import registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+TEMPLATES = sorted((ROOT / "autoresearch").glob("**/*.md"))
 PLUGIN_COMMANDS = ("ml",)
 GLOBAL_OPTIONS = {"--help", "-h", "--version"}
 
@@ -48,7 +50,7 @@ def blocks() -> Iterator[Block]:
 
 
 def spoken_commands(page: Path) -> Iterator[list[str]]:
-    """Yield every `autoresearch ...` of a page, in code spans and in shell blocks, as words."""
+    """Yield every `autoresearch ...` of a page, in code spans, shell blocks and indented lines, as words."""
     text = page.read_text(encoding="utf-8")
     for match in _BLOCK.finditer(text):
         if match["language"] not in ("bash", "sh", "console"):
@@ -58,8 +60,11 @@ def spoken_commands(page: Path) -> Iterator[list[str]]:
             words = [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
             if words and Path(words[0]).name == "autoresearch":
                 yield words
-    for match in _INLINE.finditer(_BLOCK.sub("", text)):
+    rest = _BLOCK.sub("", text)
+    for match in _INLINE.finditer(rest):
         yield shlex.split(" ".join(match[1].split()))
+    for line in re.findall(r"^    (autoresearch .*)$", rest, re.MULTILINE):
+        yield shlex.split(line, comments=True)
 
 
 def find_command(words: list[str]) -> tuple[Any, list[str]]:
@@ -91,7 +96,7 @@ def test_pages_are_found() -> None:
     assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/write-an-adapter.md"} <= names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", [*PAGES, *TEMPLATES], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_and_options_exist(page: Path) -> None:
     """Every command and option that a page shows is one that the program has."""
     for words in spoken_commands(page):
@@ -119,6 +124,13 @@ def test_links_resolve(page: Path) -> None:
             assert (page.parent / link.partition("#")[0]).exists(), f"{page.name} links to {link}"
 
 
+def test_index_leads_to_every_page() -> None:
+    """docs/index.md links to each page beside it."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, f"docs/index.md does not name {page.name}"
+
+
 def test_code_blocks_parse() -> None:
     """Every Python and TOML block is valid."""
     for block in blocks():
@@ -126,6 +138,20 @@ def test_code_blocks_parse() -> None:
             ast.parse(block.text, str(block.page))
         elif block.language == "toml":
             tomllib.loads(block.text)
+
+
+def test_imported_names_exist() -> None:
+    """What a Python block imports from autoresearch is there."""
+    seen = 0
+    for block in blocks():
+        tree = ast.parse(block.text if block.language == "python" else "")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("autoresearch"):
+                module = importlib.import_module(str(node.module))
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert not missing, f"{block.page.name} imports {missing} from {node.module}"
+                seen += 1
+    assert seen > 0
 
 
 def test_make_targets_exist() -> None:
