@@ -120,7 +120,7 @@ def test_each_epoch_has_an_order_of_its_own() -> None:
 def test_kinds_of_rows_are_mixed() -> None:
     """Rows from the middle of long documents and rows of packed short ones do not come in blocks."""
     rows = rows_of(numbered([1000, *[5] * 200]), 10, 0, 200, window=1 << 20)
-    from_long = (rows < 1000).all(axis=1)
+    from_long = np.asarray((rows < 1000).all(axis=1))
     assert from_long.sum() == 100
     assert 20 < from_long[:100].sum() < 80
 
