@@ -131,6 +131,8 @@ def run(
     _conclude(result, quiet=quiet, json=json)
     if result.interrupted:
         raise typer.Exit(130)
+    if result.fault:
+        raise typer.Exit(1)
 
 
 def _conclude(result: RunResult, *, quiet: bool, json: bool) -> None:
@@ -153,6 +155,7 @@ def end_event(result: RunResult) -> dict[str, object]:
         "run": result.status.run,
         "reason": result.reason,
         "interrupted": result.interrupted,
+        "fault": result.fault,
         "workspace": str(result.workspace),
         "branch": result.branch,
         "status": result.status.as_json(),

@@ -225,13 +225,8 @@ def diff_text(row: Experiment, *, colour: bool) -> str:
 
 def log_text(place: Place, row: Experiment) -> str:
     """Return what the candidate printed: the whole log where it lies here, else the end that the ledger kept."""
-    path = place.layout.experiment(row.number) / "run.log"
-    # The folder is named by the number alone, so it holds the output of the latest run that came so far.
-    latest = place.ledger.latest_run()
-    if path.is_file() and latest is not None and latest.id == place.run.id:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    else:
-        text = row.log_tail
+    path = place.layout.experiment(row.run_id, row.number) / "run.log"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else row.log_tail
     if not text:
         return "no output was captured\n"
     text = clean(text, lines=True)

@@ -34,6 +34,7 @@ from autoresearch.core.graph import Reporter, Services, State, build_graph, fing
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.proposers import Proposer
+from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
 from autoresearch.core.store import Store
 from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings
@@ -70,6 +71,7 @@ class RunResult:
         status: The run in figures.
         reason: Why this session ended.
         interrupted: True after Ctrl-C.
+        fault: True where a person should look into it: the proposer failed again and again.
         workspace: Folder of the workspace.
         branch: Git branch that holds the kept steps.
     """
@@ -77,6 +79,7 @@ class RunResult:
     status: RunStatus
     reason: str
     interrupted: bool
+    fault: bool
     workspace: Path
     branch: str
 
@@ -249,6 +252,7 @@ class _Driver:
             self.settings.policy or _DEFAULT_POLICY, dict(self.settings.policy_parameters)
         )
         self.proposer = proposer or choose_proposer(self.settings, self.reporter)
+        self._demand_replicates()
         self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
         self.store = Store.open(self.layout.root)
         self.run = earlier or self._create_run(name, distribution, version)
@@ -256,6 +260,15 @@ class _Driver:
         if earlier is not None:
             self._resume(earlier)
         self._begin_session(limits)
+
+    def _demand_replicates(self) -> None:
+        """Refuse a baseline measured once where the policy needs the noise and nobody states it."""
+        if self.settings.baseline_runs == 1 and self.policy.needs_noise and self.adapter.metric.noise is None:
+            raise UsageError(
+                f"The policy {self.policy.name} weighs every value against the noise of {self.adapter.metric.name}, "
+                "which is unknown before the baseline was measured twice.\n"
+                "Leave --baseline-runs out, or take --policy greedy."
+            )
 
     def _open_adapter(self, given: Adapter | None) -> tuple[str, str, str]:
         """Create the adapter; return its name, distribution and version."""
@@ -389,19 +402,24 @@ class _Driver:
             )
         )
         self.ledger.update_run(self.run.id, state="running", stop_reason=None)
+        for message in self.ledger.pending(self.run.id):
+            # A stop or pause was meant for the session that did not live to hear it; an answer about a candidate stays.
+            if message.command not in ("approve", "reject"):
+                self.ledger.mark_handled(message.id)
 
     # Working
 
     def work(self) -> RunResult:
         """Run experiments until something ends the session; write down why."""
+        fault = False
         with self._signals(), _checkpointer(self.layout) as saver:
             graph = build_graph().compile(checkpointer=saver)
             try:
                 reason = self._loop(graph, saver)
             except RunStoppedError as error:
-                reason = f"proposer: {error}" if self._baseline_done() else str(error)
-                self._end(reason)
+                reason, fault = str(error), error.fault
                 if not self._baseline_done():
+                    self._end(reason)
                     raise
             except KeyboardInterrupt:
                 reason = "interrupted at once"
@@ -417,6 +435,7 @@ class _Driver:
             status=status_of(self.ledger, self.ledger.run(self.run.id), at_work=True, policy=self.policy),
             reason=reason,
             interrupted=reason.startswith("interrupted"),
+            fault=fault,
             workspace=self.layout.root,
             branch=f"autoresearch/{self.run.id}",
         )
@@ -460,7 +479,10 @@ class _Driver:
             result = graph.invoke(entry, config, context=services, durability="sync")
             if "__interrupt__" not in result:
                 break
-            entry = Command(resume=self._wait_for_approval(number))
+            answer = self._wait_for_approval(number)
+            if answer is None:
+                return  # asked to stop meanwhile; the experiment waits in its checkpoint
+            entry = Command(resume=answer)
         saver.delete_thread(thread)
 
     def _services(self) -> Services:
@@ -580,8 +602,8 @@ class _Driver:
             self.ledger.update_run(self.run.id, state="paused")
             self.reporter.say("Paused; go on with autoresearch resume, or end with autoresearch stop.")
 
-    def _wait_for_approval(self, number: int) -> str:
-        """Return `approve` or `reject` once a person said so; ends the session when asked to stop meanwhile."""
+    def _wait_for_approval(self, number: int) -> str | None:
+        """Return `approve` or `reject` once a person said so; None when asked to stop meanwhile."""
         self.reporter.say(
             f"Experiment {number} waits: autoresearch show {number} --diff, then autoresearch approve {number} "
             f"or autoresearch reject {number}"
@@ -593,7 +615,7 @@ class _Driver:
                     return message.command
             self._obey_controls()
             if self.stop_wanted:
-                raise KeyboardInterrupt
+                return None
             time.sleep(POLL_SECONDS)
 
     def _sleep(self, seconds: float) -> None:
@@ -641,8 +663,9 @@ def choose_proposer(settings: Settings, reporter: Reporter) -> Proposer:
 
     Raises:
         UsageError: If there is no proposer of that name.
+        EnvironmentNotReadyError: If it cannot work here: no key.
     """
-    has_key = bool(os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
+    has_key = has_credentials(os.environ)
     name = settings.proposer or ("claude" if has_key else "search")
     if settings.proposer is None:
         why = "an Anthropic key is set" if has_key else "no ANTHROPIC_API_KEY is set; offline and free"
@@ -652,9 +675,9 @@ def choose_proposer(settings: Settings, reporter: Reporter) -> Proposer:
 
         return SearchProposer(seed=settings.seed or 0)
     if name == "claude":
-        from autoresearch.core.proposers.claude import ClaudeProposer
-
-        return ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
+        claude = ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
+        claude.check_ready()
+        return claude
     raise UsageError(f"There is no proposer named {name!r}; known are claude and search.")
 
 

@@ -75,4 +75,13 @@ class BudgetExhaustedError(ProposalError):
 
 
 class RunStoppedError(AutoresearchError):
-    """The loop ends the run by itself; the message is the reason that goes into the ledger."""
+    """The loop ends the run by itself.
+
+    Args:
+        message: The reason that goes into the ledger.
+        fault: Whether a person should look into it; False where the run simply came to its end.
+    """
+
+    def __init__(self, message: str, *, fault: bool = False) -> None:
+        super().__init__(message)
+        self.fault = fault

@@ -295,7 +295,7 @@ def tidy(services: Services, number: int) -> None:
     history = services.history.refresh()
     table = results_tsv(services.adapter.metric.name, history.experiments, history.measurements)
     write_by_rename(services.layout.results, table)
-    for scratch in services.layout.experiment(number).glob("scratch-*"):
+    for scratch in services.layout.experiment(services.run.id, number).glob("scratch-*"):
         shutil.rmtree(scratch, ignore_errors=True)  # leftovers cost space, nothing else
 
 
@@ -382,7 +382,8 @@ def _stop_when_hopeless(services: Services) -> None:
     rows = services.ledger.recent_proposals(services.run.id, memory.MAX_FAILED_PROPOSALS)
     failures = memory.failures_in_a_row(rows, services.session_started)
     if failures >= memory.MAX_FAILED_PROPOSALS:
-        raise RunStoppedError(f"the proposer failed {failures} times in a row; the last time: {rows[-1].reason}")
+        last = rows[-1].reason
+        raise RunStoppedError(f"the proposer failed {failures} times in a row; the last time: {last}", fault=True)
     if failures and rows[-1].status == "failed" and rows[-1].seconds > 0:
         services.sleep(min(60.0, 2.0 ** (failures - 1)))
 
@@ -531,12 +532,12 @@ def _sandbox(services: Services) -> str:
 
 
 def _artifact_folder(services: Services, state: State) -> Path:
-    return services.layout.experiment(state["number"]) / f"artifact-{state.get('repair', 0)}"
+    return services.layout.experiment(services.run.id, state["number"]) / f"artifact-{state.get('repair', 0)}"
 
 
 def _scratch(services: Services, state: State) -> Path:
     name = f"scratch-{state.get('repair', 0)}-{state.get('look', 0)}"
-    return services.layout.experiment(state["number"]) / name
+    return services.layout.experiment(services.run.id, state["number"]) / name
 
 
 def _measured_before(services: Services, experiment: Experiment, state: State) -> MeasurementRow | None:
@@ -555,7 +556,7 @@ def _measure(services: Services, experiment: Experiment, state: State) -> Measur
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     context = RunContext(
-        log=services.layout.experiment(experiment.number) / "run.log",
+        log=services.layout.experiment(services.run.id, experiment.number) / "run.log",
         scratch=scratch,
         budget_seconds=services.settings.budget_seconds,
         device=services.settings.device,
@@ -570,7 +571,7 @@ def _measure(services: Services, experiment: Experiment, state: State) -> Measur
     if not math.isfinite(measurement.value):
         raise CandidateError(f"{services.adapter.metric.name} is {measurement.value}, which is no measurement.")
     row = services.ledger.add_measurement(_measurement_row(experiment, state, measurement, started))
-    result = services.layout.experiment(experiment.number) / "result.json"
+    result = services.layout.experiment(services.run.id, experiment.number) / "result.json"
     write_by_rename(result, row.model_dump_json(indent=1))
     return row
 
@@ -598,7 +599,7 @@ def _measurement_row(
 def _crashed(services: Services, state: State, experiment: Experiment, error: CandidateError) -> State:
     """Send a crash back to the proposer, at most twice; end the experiment otherwise."""
     if state["number"] == 0:
-        raise RunStoppedError(f"the baseline cannot be measured: {error}") from error
+        raise RunStoppedError(f"the baseline cannot be measured: {error}", fault=True) from error
     services.ledger.update_experiment(experiment.id, log_tail=error.log_tail)
     if isinstance(error, InvalidCandidateError):
         return {"route": "revert", "outcome": Outcome.INVALID.value, "reason": str(error), "verdict": {}}

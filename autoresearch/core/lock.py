@@ -23,7 +23,8 @@ def held(layout: Layout) -> Iterator[None]:
     """
     import filelock
 
-    lock = filelock.FileLock(layout.lock, timeout=0)
+    # Not zero: `is_held` takes the lock for an instant to see whether it is free.
+    lock = filelock.FileLock(layout.lock, timeout=1)
     try:
         lock.acquire()
     except filelock.Timeout as error:

@@ -121,11 +121,13 @@ class Belief:
     gain: float | None
 
 
-def belief(policy: Policy, metric: Metric, experiments: Sequence[Experiment], measurements: Measurements) -> Belief:
-    """Return what the policy believes of the incumbent, from the whole history of the run."""
+def belief(
+    policy: Policy | None, metric: Metric, experiments: Sequence[Experiment], measurements: Measurements
+) -> Belief:
+    """Return what the policy believes of the incumbent, from the whole history of the run; no gain without a policy."""
     start = baseline_value(experiments, measurements)
-    if start is None or incumbent_of(experiments) is None:
-        return Belief(start, start, None)
+    if policy is None or start is None or incumbent_of(experiments) is None:
+        return Belief(start, start if policy is not None else None, None)
     gain = policy.believed_gain(evidence(metric, experiments, measurements))
     return Belief(start, start + metric.direction.sign * gain, gain)
 

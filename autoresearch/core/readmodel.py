@@ -7,7 +7,7 @@ from typing import Any
 
 from autoresearch.core import memory
 from autoresearch.core.decision import Policy
-from autoresearch.core.decision.policies import create_policy
+from autoresearch.core.decision.policies import create_policy, policy_names
 from autoresearch.core.ledger import Ledger, Run
 
 
@@ -63,13 +63,15 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
         ledger: Where the run is written down.
         run: The run.
         at_work: Whether a process holds the workspace right now.
-        policy: The run's policy where it is none that `create_policy` knows.
+        policy: The run's policy; by default the one of the name that the ledger holds. What a policy that only the
+            Python API was given believes can be told by that API alone.
     """
     experiments = ledger.experiments(run.id)
     measurements = ledger.run_measurements(run.id)
     totals = ledger.totals(run.id)
     metric = memory.metric_from_json(run.metric)
-    policy = policy or create_policy(run.policy, run.policy_parameters)
+    if policy is None and run.policy in policy_names():
+        policy = create_policy(run.policy, run.policy_parameters)
     believed = memory.belief(policy, metric, experiments, measurements)
     return RunStatus(
         run=run.id,

@@ -62,9 +62,9 @@ class Layout:
         """The table in the original's columns."""
         return self.root / "results.tsv"
 
-    def experiment(self, number: int) -> Path:
-        """The folder of one experiment."""
-        return self.state / "experiments" / f"{number:04d}"
+    def experiment(self, run: str, number: int) -> Path:
+        """The folder of one experiment of a run."""
+        return self.state / "experiments" / run / f"{number:04d}"
 
     def make_state(self) -> None:
         """Make the state folder, which ignores itself so that no `git add` of a user picks it up.

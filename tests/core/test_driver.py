@@ -125,7 +125,7 @@ def test_ten_failures_in_a_row_end_the_session_with_a_reason(tmp_path: Path) -> 
     proposer = FakeProposer([*failing(10), "1"])
     first = run(SquareAdapter(), workspace=root, proposer=proposer, policy="greedy", baseline_runs=1, experiments=1)
     assert "failed 10 times in a row; the last time: failure 9" in first.reason
-    assert first.status.experiments == 0
+    assert first.status.experiments == 0 and first.fault
     second = run(SquareAdapter(), workspace=root, proposer=proposer, experiments=1)
     assert second.status.kept == 1
 
@@ -133,7 +133,7 @@ def test_ten_failures_in_a_row_end_the_session_with_a_reason(tmp_path: Path) -> 
 def test_an_exhausted_proposer_ends_the_session(tmp_path: Path) -> None:
     """Nothing left to try is a reason to stop, not an error."""
     result = go(make_workspace(tmp_path / "w"), ["2"], experiments=5)
-    assert "the script has ended" in result.reason and result.status.experiments == 1
+    assert "the script has ended" in result.reason and result.status.experiments == 1 and not result.fault
 
 
 def test_a_fault_of_the_machine_is_never_booked_on_the_candidate(tmp_path: Path) -> None:
@@ -358,6 +358,56 @@ def test_a_candidate_waits_for_approval_and_may_be_rejected(tmp_path: Path) -> N
     rows = experiments(root)
     assert [(row.outcome, row.reason) for row in rows[1:2]] == [("reverted", "rejected by a person")]
     assert rows[2].outcome == "kept" and ("1", 0) not in adapter.measured
+
+
+def test_stop_while_a_candidate_waits_leaves_it_waiting(tmp_path: Path) -> None:
+    """The session ends as stopped, not interrupted, and the next one asks again."""
+    root = make_workspace(tmp_path / "w")
+
+    def stop(number: int, phase: str) -> None:
+        if (number, phase) == (1, "approve"):
+            with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+                ledger.send(ledger.runs()[-1].id, "stop")
+
+    choices = {"policy": "greedy", "baseline_runs": 1, "experiments": 1, "approve": True}
+    first = run(
+        SquareAdapter(),
+        workspace=root,
+        proposer=FakeProposer(["2"]),
+        reporter=Listening(on_phase=stop),
+        **choices,  # type: ignore[arg-type]
+    )
+    assert first.reason == "stopped by a person" and not first.interrupted
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        ledger.send(ledger.runs()[-1].id, "approve", "1")
+    second = run(SquareAdapter(), workspace=root, proposer=FakeProposer([]), approve=True)
+    assert second.status.kept == 1
+
+
+def test_a_stop_that_nobody_heard_does_not_end_the_next_session(tmp_path: Path) -> None:
+    """A message to a dead session is not obeyed by the next; notes stay."""
+    root = make_workspace(tmp_path / "w")
+    go(root, ["2"], experiments=1)
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        ledger.send(ledger.runs()[-1].id, "stop")
+        ledger.send(ledger.runs()[-1].id, "note", "smaller")
+    proposer = FakeProposer(["1"])
+    run(SquareAdapter(), workspace=root, proposer=proposer, experiments=1)
+    assert proposer.requests[0].notes == ("smaller",)
+
+
+def test_a_policy_that_needs_the_noise_says_so(tmp_path: Path) -> None:
+    """One measurement of the baseline is too few for bayes where the adapter states no noise."""
+    root = make_workspace(tmp_path / "w")
+    with pytest.raises(UsageError, match="measured twice"):
+        go(root, ["2"], SquareAdapter(noise=None), policy="bayes")
+
+
+def test_a_metric_that_repeats_exactly_is_judged_by_bayes(tmp_path: Path) -> None:
+    """Without any noise every difference is real."""
+    root = make_workspace(tmp_path / "w")
+    go(root, ["2", "2.5", "1"], SquareAdapter(noise=None), policy="bayes", baseline_runs=2, experiments=3)
+    assert [row.outcome for row in experiments(root)] == ["kept", "kept", "reverted", "kept"]
 
 
 def test_pause_holds_the_run_until_resume(tmp_path: Path) -> None:

@@ -121,6 +121,11 @@ class Policy(Protocol):
         """Everything that changes a verdict; frozen into the ledger when a run starts."""
         ...
 
+    @property
+    def needs_noise(self) -> bool:
+        """Whether it cannot judge before something was measured twice."""
+        ...
+
     def decide(self, evidence: Evidence) -> Verdict:
         """Keep, revert, or look again; deterministic, reads nothing but the evidence."""
         ...

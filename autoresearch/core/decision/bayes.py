@@ -305,6 +305,11 @@ class BayesPolicy:
         """`keep_at`, `drop_below` and `max_looks`."""
         return {"keep_at": self._keep_at, "drop_below": self._drop_below, "max_looks": float(self._max_looks)}
 
+    @property
+    def needs_noise(self) -> bool:
+        """Yes: it weighs every value against the noise."""
+        return True
+
     def decide(self, evidence: Evidence) -> Verdict:
         """Keep, revert or look again.
 

@@ -25,6 +25,11 @@ class GreedyPolicy:
         """None: the rule has nothing to set."""
         return {}
 
+    @property
+    def needs_noise(self) -> bool:
+        """No: it takes every value at its word."""
+        return False
+
     def decide(self, evidence: Evidence) -> Verdict:
         """Keep or revert on the last look; `CONTINUE` only while the candidate has no measurement.
 
