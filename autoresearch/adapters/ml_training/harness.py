@@ -15,7 +15,6 @@ computed here: evaluation is a process of its own, in code that the loop does no
 
 from __future__ import annotations
 
-import errno
 import math
 import queue
 import sys
@@ -318,23 +317,32 @@ def _prefetched_to_gpu(pairs: Iterator[tuple[Any, Any]], device: torch.device) -
 
 def _save_weights(model: nn.Module, path: Path) -> None:
     """Write a model's state dict; wrappers of torch.compile are unwrapped, tied weights are written once per name."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    # clone(): safetensors refuses tensors that share memory, and tied weights do.
-    state = {
-        name.replace("_orig_mod.", ""): tensor.detach().cpu().clone().contiguous()
-        for name, tensor in model.state_dict().items()
-    }
     partial = path.with_suffix(".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(state, partial)
+        save_file(_unshared_state(model), partial)
         partial.replace(path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise EnvironmentNotReadyError(
-            f"The trained weights could not be written to {path.parent}: {error.strerror or error}.\n"
-            + ("Free some disk space, then run again." if error.errno == errno.ENOSPC else "Check that it is writable.")
+            f"The trained weights could not be written to {path.parent}: {error}.\n"
+            "Check that the folder is writable and the disk has room, then run again."
         ) from error
+
+
+def _unshared_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return the state dict on the processor, each tensor with memory of its own, as safetensors demands."""
+    state: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in model.state_dict().items():
+        plain = tensor.detach().cpu().contiguous()
+        if plain.untyped_storage().data_ptr() in taken:
+            plain = plain.clone()
+        taken.add(plain.untyped_storage().data_ptr())
+        state[name.replace("_orig_mod.", "")] = plain
+    return state
 
 
 def _peak_memory_mb() -> float:

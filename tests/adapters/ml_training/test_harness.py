@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,19 @@ def test_weights_that_cannot_be_written_are_the_machines_fault(adapter: MlAdapte
     session, _ = session_of(adapter, tmp_path)
     with pytest.raises(EnvironmentNotReadyError, match="could not be written"):
         session.finish(nn.Linear(2, 2))
+
+
+def test_a_disk_without_room_for_the_weights_is_the_machines_fault(adapter: MlAdapter, tmp_path: Path) -> None:
+    """A limit on file sizes stands for the full disk; half a file never takes the name of a whole one."""
+    session, _ = session_of(adapter, tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(EnvironmentNotReadyError, match="the disk has room"):
+            session.finish(nn.Linear(100, 100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "out" / WEIGHTS).exists()
 
 
 def test_a_loss_of_nan_ends_the_training_and_is_said_before_it_is_raised(adapter: MlAdapter, tmp_path: Path) -> None:
