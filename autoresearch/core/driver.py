@@ -577,7 +577,7 @@ class _Driver:
 
     def _obey_controls(self) -> None:
         """Carry out what people sent through the control table."""
-        paused = False
+        paused = shown = False
         while True:
             for message in self.ledger.pending(self.run.id):
                 if message.command in ("approve", "reject"):
@@ -591,16 +591,14 @@ class _Driver:
                     self.stop_wanted = "stopped by a person"
             if not paused or self.stop_wanted:
                 break
-            self._show_paused()
+            if not shown:
+                self.ledger.update_run(self.run.id, state="paused")
+                self.reporter.say("Paused; go on with autoresearch resume, or end with autoresearch stop.")
+                shown = True
             time.sleep(POLL_SECONDS)
-        if self.ledger.run(self.run.id).state == "paused":
+        if shown:
             self.ledger.update_run(self.run.id, state="running")
             self.reporter.say("Resumed.")
-
-    def _show_paused(self) -> None:
-        if self.ledger.run(self.run.id).state != "paused":
-            self.ledger.update_run(self.run.id, state="paused")
-            self.reporter.say("Paused; go on with autoresearch resume, or end with autoresearch stop.")
 
     def _wait_for_approval(self, number: int) -> str | None:
         """Return `approve` or `reject` once a person said so; None when asked to stop meanwhile."""

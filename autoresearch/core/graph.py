@@ -516,7 +516,8 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             **fields,
         )
     )
-    services.ledger.update_experiment(begun.id, **fields)
+    if begun.fingerprint != candidate.fingerprint:  # it began with a candidate that crashed
+        services.ledger.update_experiment(begun.id, **fields)
     folder = _artifact_folder(services, state)
     shutil.rmtree(folder, ignore_errors=True)
     candidate.write(folder)
