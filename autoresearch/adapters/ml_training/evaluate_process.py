@@ -1,7 +1,7 @@
 """The evaluating process: `python -m autoresearch.adapters.ml_training.evaluate_process TASK.json`.
 
 Started after the training process has ended, with the trained weights. The value goes to the runner over the result
-pipe as `{"kind": "scored", ...}`; a failure as `invalid`, `crashed` or `not_ready`, as in `train_process`.
+pipe as `{"kind": "scored", ...}`; a failure as `invalid`, `crashed` or `not_ready`, with a reason.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import importlib.util
 import secrets
 import sys
-import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from autoresearch.adapters.ml_training import harness
 from autoresearch.adapters.ml_training.data import PreparedData, ScoredStream, scored_stream
 from autoresearch.adapters.ml_training.evaluate import score
 from autoresearch.adapters.ml_training.task import EvaluateTask, read_task
@@ -111,47 +110,66 @@ def cut(stream: ScoredStream, max_bytes: int | None) -> ScoredStream:
     return ScoredStream(stream.tokens[:count], stream.token_bytes[:count], int(ends[count - 1]))
 
 
-def evaluate(task: EvaluateTask) -> Mapping[str, Any]:
-    """Score what the task names; return the message for the runner."""
-    started = time.perf_counter()
-    torch.set_num_threads(task.threads)
-    torch.manual_seed(0)
-    prepared = PreparedData.load(task.prepared)
-    stream = cut(scored_stream(prepared, Split(task.split)), task.max_bytes)
+def evaluate(task: EvaluateTask, prepared: PreparedData, stream: ScoredStream) -> dict[str, Any]:
+    """Score the trained model on `stream`; return the numbers for the runner."""
+    harness.forbid_training()
     model = LoadedModel(task.train_py, task.weights, vocab_size=prepared.vocab_size, device=task.device)
     result = score(
         model,
         stream,
         batch_tokens=task.batch_tokens,
         vocab_size=prepared.vocab_size,
+        # Unpredictable, so that no model can be honest at the probed places only.
         seed=secrets.randbits(64),
     )
     flops = {"flops_per_token": flops_per_token(model)} if task.count_flops else {}
-    return {"kind": "scored", **asdict(result), **flops, "seconds": time.perf_counter() - started}
+    return {**asdict(result), **flops}
+
+
+def load_text(task: EvaluateTask) -> tuple[PreparedData, ScoredStream]:
+    """Return the prepared data and the text to score.
+
+    Raises:
+        EnvironmentNotReadyError: If it is missing, damaged or empty.
+    """
+    prepared = PreparedData.load(task.prepared)
+    stream = cut(scored_stream(prepared, Split(task.split)), task.max_bytes)
+    if stream.total_bytes == 0:
+        raise EnvironmentNotReadyError(
+            f"The {task.split} split has no text, so there is nothing to measure bits per byte on.\n"
+            "Give more text: the splits are made by document, and each needs a few documents."
+        )
+    return prepared, stream
 
 
 def main(argv: list[str]) -> int:
     """Evaluate what the task file `argv[0]` names; return the exit status."""
     executor.die_with_parent()
     task = read_task(EvaluateTask, Path(argv[0]))
+    torch.set_num_threads(task.threads)
+    torch.manual_seed(0)
+    try:
+        prepared, stream = load_text(task)
+    except (EnvironmentNotReadyError, UsageError) as error:
+        return _failed("not_ready", error, str(error))
+    # From here on the candidate's code runs, so whatever is raised is its fault.
     sys.path.insert(0, str(task.train_py.parent))
     try:
-        executor.send_message(evaluate(task))
-    except (EnvironmentNotReadyError, UsageError) as error:
-        print(error, file=sys.stderr)
-        executor.send_message({"kind": "not_ready", "text": str(error)})
-        return FAILED
+        executor.send_message({"kind": "scored", **evaluate(task, prepared, stream)})
+    except InvalidCandidateError as error:
+        return _failed("invalid", error, str(error))
     except CandidateError as error:
-        print(error, file=sys.stderr)
-        executor.send_message(
-            {"kind": "invalid" if isinstance(error, InvalidCandidateError) else "crashed", "reason": str(error)}
-        )
-        return FAILED
-    except Exception as error:  # noqa: BLE001 - the candidate's model runs in here, so its errors are a crash of it
+        return _failed("crashed", error, str(error))
+    except Exception as error:  # noqa: BLE001 - see above
         traceback.print_exc()
-        executor.send_message({"kind": "crashed", "reason": f"When evaluated: {describe(error, task.train_py)}"})
-        return FAILED
+        return _failed("crashed", error, f"When evaluated: {describe(error, task.train_py)}")
     return 0
+
+
+def _failed(kind: str, error: Exception, reason: str) -> int:
+    print(error, file=sys.stderr)
+    executor.send_message({"kind": kind, "reason": reason})
+    return FAILED
 
 
 if __name__ == "__main__":

@@ -124,8 +124,7 @@ class Session:
         verdict = self._curve.add(float(loss), progress)
         if verdict is not None:
             raise self._given_up(f"{verdict} (step {self._steps}, after {self._budget.spent:.0f} s).")
-        if self._curve.due(progress):
-            self._emit({"kind": "progress", "share": round(progress, 4), "loss": round(self._curve.smoothed, 5)})
+        self._show_curve(progress)
 
     def finish(self, model: nn.Module) -> None:
         """End the training: save the weights of `model` (averaged ones, if you like) and hand over what was counted.
@@ -141,10 +140,16 @@ class Session:
                 f"train.py trained for {spent:.1f} s, and the budget was {self._task.budget_seconds:.1f} s. "
                 "Leave the training loop when session.finished is true."
             )
+        if self._steps:
+            self._show_curve(self._budget.progress)
         _save_weights(model, self._task.output / WEIGHTS)
         self._emit({"kind": "trained", "cpu": time.process_time(), **self._counts(model, spent, wall)})
         if self._when_finished is not None:
             self._when_finished(self._task)
+
+    def _show_curve(self, progress: float) -> None:
+        if self._curve.due(progress):
+            self._emit({"kind": "progress", "share": round(progress, 4), "loss": round(self._curve.smoothed, 5)})
 
     def _counts(self, model: nn.Module, spent: float, wall: float) -> dict[str, float]:
         counts: dict[str, float] = {
@@ -253,6 +258,7 @@ class LossCurve:
 
 
 _assigned: tuple[TrainTask, Emit] | None = None
+_forbidden = False
 
 
 def assign(task: TrainTask, emit: Emit) -> None:
@@ -261,13 +267,25 @@ def assign(task: TrainTask, emit: Emit) -> None:
     _assigned = (task, emit)
 
 
+def forbid_training() -> None:
+    """Refuse every `open_session` in this process: here the candidate is imported for its model alone."""
+    global _forbidden
+    _forbidden = True
+
+
 def open_session() -> Session:
     """Open this process's training: seed torch, set its threads, start the clock (on a GPU after the warm-up steps).
 
     Raises:
         EnvironmentNotReadyError: If the device or the data is missing.
         UsageError: If `train.py` was started by hand outside of a workspace.
+        CandidateError: If `train.py` trains when it is imported.
     """
+    if _forbidden:
+        raise CandidateError(
+            "train.py begins to train when it is imported; the evaluator imports it for build_model. "
+            'Call main() under: if __name__ == "__main__"'
+        )
     if _assigned is not None:
         task, emit = _assigned
         _set_up_torch(task)

@@ -286,7 +286,7 @@ def _demand_success(finished: Finished, log: Path, watch: _TrainingWatch, plan: 
 def _raise_reported(messages: Mapping[str, Mapping[str, Any]], log_tail: str) -> None:
     """Raise the fault that a process reported before it ended, if it did."""
     if "not_ready" in messages:
-        raise EnvironmentNotReadyError(str(messages["not_ready"].get("text")))
+        raise EnvironmentNotReadyError(str(messages["not_ready"].get("reason")))
     for kind, error in (("given_up", CandidateError), ("invalid", InvalidCandidateError), ("crashed", CandidateError)):
         if kind in messages:
             raise error(str(messages[kind].get("reason")), log_tail=log_tail, early=kind == "given_up")

@@ -129,9 +129,11 @@ def continue_tokens(model: Predictor, start: list[int], task: SampleTask, *, end
 def _sample(task: SampleTask) -> None:
     import torch
 
+    from autoresearch.adapters.ml_training import harness
     from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer
     from autoresearch.adapters.ml_training.evaluate_process import LoadedModel
 
+    harness.forbid_training()
     folder = Path(task.folder)
     torch.set_num_threads(task.threads)
     vocab_size = int(json.loads((folder / "model.json").read_text(encoding="utf-8"))["vocab_size"])

@@ -4,7 +4,7 @@ It runs the candidate's `train.py` as a script and tells the runner over the res
 training documents and nothing else: what is scored lies in directories that its task does not name.
 
 Messages, one JSON object each: `clock_started`, `progress` (share, loss), `trained` (what was counted), and where it
-ends badly `given_up` (reason), `crashed` (error) or `not_ready` (text; a fault of the machine).
+ends badly `given_up`, `crashed` or `not_ready` (a fault of the machine), each with a reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_candidate(train_py: Path) -> int:
         runpy.run_path(str(train_py), run_name="__main__")
     except EnvironmentNotReadyError as error:
         print(error, file=sys.stderr)
-        executor.send_message({"kind": "not_ready", "text": str(error)})
+        executor.send_message({"kind": "not_ready", "reason": str(error)})
         return FAILED
     except CandidateError as error:
         print(error, file=sys.stderr)

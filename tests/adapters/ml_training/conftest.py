@@ -112,3 +112,9 @@ def artifact(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "train.py").write_text(tiny_trainer(), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def training_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluating in this process forbids training in it, which is meant for a process of one evaluation."""
+    monkeypatch.setattr("autoresearch.adapters.ml_training.harness._forbidden", False)

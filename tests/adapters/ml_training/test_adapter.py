@@ -17,6 +17,7 @@ from autoresearch.adapters.ml_training.evaluate_process import (
     evaluate,
     flops_per_token,
     import_candidate,
+    load_text,
 )
 from autoresearch.adapters.ml_training.presets import PRESETS
 from autoresearch.adapters.ml_training.sample import SampleTask, sample_text
@@ -172,10 +173,10 @@ def test_another_split_scores_other_text(honest: Honest) -> None:
     """The weights of a training can be scored on both splits, and the values differ."""
     prepared = honest.adapter.plan(1, Split.SEARCH, None).prepared
     output = honest.scratch / "output"
-    values = [
-        evaluate(EvaluateTask(output / "train.py", output / WEIGHTS, prepared.path, split.value, None, "cpu"))
-        for split in (Split.SEARCH, Split.SEARCH, Split.HOLDOUT)
-    ]
+    values = []
+    for split in (Split.SEARCH, Split.SEARCH, Split.HOLDOUT):
+        task = EvaluateTask(output / "train.py", output / WEIGHTS, prepared.path, split.value, None, "cpu")
+        values.append(evaluate(task, *load_text(task)))
     first, again, other = (value["bits_per_byte"] for value in values)
     assert first == again == pytest.approx(honest.measurement.value, rel=1e-6)
     assert other != first
@@ -223,6 +224,21 @@ def test_weights_of_another_model_are_the_candidates_fault(artifact: Path, tmp_p
     save_file({"weight": torch.zeros(2, 2)}, tmp_path / WEIGHTS)
     with pytest.raises(CandidateError, match="do not fit the model"):
         LoadedModel(artifact / "train.py", tmp_path / WEIGHTS, vocab_size=300, device="cpu")
+
+
+def test_a_script_that_trains_on_import_is_told_where_to_call_main(artifact: Path, tmp_path: Path) -> None:
+    """The evaluator imports it, and must not train a second time."""
+    eager = artifact / "train.py"
+    eager.write_text(tiny_trainer().replace('if __name__ == "__main__":', "if True:"), encoding="utf-8")
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from autoresearch.adapters.ml_training import evaluate_process, harness\n"
+        "harness.forbid_training()\n"
+        "evaluate_process.import_candidate(Path(sys.argv[1]))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program, eager], capture_output=True, text=True)
+    assert "CandidateError: train.py begins to train when it is imported" in result.stderr
 
 
 def test_operations_of_a_model_are_counted_three_times_forward(tmp_path: Path) -> None:
