@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,8 +31,8 @@ _KNOWN: Final[tuple[Knob, ...]] = (
     _k("TABLE_ROWS", "embeddings", low=1024, high=1 << 18, power_of_two=True),
     _k("LOGIT_CAP", "architecture", choices=("0.0", "15.0", "30.0")),
     _k("TOTAL_BATCH", "batch", low=256, high=1 << 21, power_of_two=True),
-    # Only how the work is cut up; what it may win is speed, and then memory decides.
-    _k("DEVICE_BATCH", "batch", low=1, high=512, power_of_two=True),
+    # Only how a step is cut up: the result is the same, and how much fits is a matter of memory.
+    _k("DEVICE_BATCH", "batch", frozen=True),
     _k("EMBEDDING_LR", "learning rates", low=1e-4, high=3.0, log=True),
     _k("TABLE_LR", "learning rates", low=1e-3, high=3.0, log=True),
     _k("HEAD_LR", "learning rates", low=1e-5, high=0.3, log=True),
@@ -49,7 +50,7 @@ _KNOWN: Final[tuple[Knob, ...]] = (
 
 
 def declared_knobs(source: str, path: str) -> list[Knob]:
-    """Return the knobs that are known and present in a script.
+    """Return the knobs that are known and present in a script; one that turns nothing as the script stands is frozen.
 
     Args:
         source: Text of the script; one that does not parse has no knobs.
@@ -60,11 +61,22 @@ def declared_knobs(source: str, path: str) -> list[Knob]:
     except (SyntaxError, ValueError):
         # Not swallowed: check() has refused such an artifact by a sentence, and an incumbent always parses.
         return []
-    present = {
-        target.id
+    values = {
+        target.id: ast.unparse(node.value)
         for node in body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    return [replace(knob, path=path) for knob in _KNOWN if knob.name in present]
+    idle = _idle(values)
+    return [replace(knob, path=path, frozen=knob.frozen or knob.name in idle) for knob in _KNOWN if knob.name in values]
+
+
+def _idle(values: Mapping[str, str]) -> set[str]:
+    """Name the constants that have no effect while others stand as they do."""
+    idle = set()
+    if "S" not in values.get("WINDOWS", "S"):
+        idle.add("SHORT_WINDOW")
+    if values.get("GRAMS") == "1":
+        idle |= {"TABLE_ROWS", "TABLE_LR"}
+    return idle

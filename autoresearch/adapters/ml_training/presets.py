@@ -77,6 +77,7 @@ PRESETS: Final[dict[str, Preset]] = {
             "h100",
             eval_batch_tokens=1 << 16,
             DEPTH="8",
+            ASPECT="64",
             HEAD_DIM="128",
             CONTEXT="2048",
             TOTAL_BATCH="524288",

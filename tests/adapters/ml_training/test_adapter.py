@@ -313,6 +313,18 @@ def test_declared_knobs_are_constants_of_the_template() -> None:
     assert adapter.knobs(Artifact({"train.py": "x = ("})) == []
 
 
+def test_a_knob_that_turns_nothing_is_frozen() -> None:
+    """A window that no layer uses, tables that are left out, and how a step is cut up: turning them wastes a run."""
+    adapter = create_adapter({"preset": "cpu"})
+
+    def frozen(script: str) -> set[str]:
+        return {knob.name for knob in adapter.knobs(Artifact({"train.py": script})) if knob.frozen}
+
+    rest = "SHORT_WINDOW = 64\nTABLE_ROWS = 8\nTABLE_LR = 0.1\nDEVICE_BATCH = 8\n"
+    assert frozen(f'WINDOWS = "L"\nGRAMS = 1\n{rest}') == {"SHORT_WINDOW", "TABLE_ROWS", "TABLE_LR", "DEVICE_BATCH"}
+    assert frozen(f'WINDOWS = "SL"\nGRAMS = 3\n{rest}') == {"DEVICE_BATCH"}
+
+
 def test_the_templates_own_script_passes_its_check() -> None:
     """Every preset begins with an artifact that the loop would accept."""
     for name in PRESETS:
