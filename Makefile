@@ -4,7 +4,7 @@
 # make lint      style, types and layers alone
 # make clean     remove what can be made again; workspaces stay
 #
-# Another interpreter: make run PYTHON=python3.13
+# Another interpreter: make run PYTHON=python3.13. Any option of autoresearch run: make run ARGS=--new
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +21,7 @@ BUDGET_SECONDS := 10
 
 run: $(VENV)/.ml
 	$(BIN)/autoresearch run --adapter ml --workspace $(WORKSPACE) --preset cpu --proposer search \
-		--experiments $(EXPERIMENTS) --budget-seconds $(BUDGET_SECONDS)
+		--experiments $(EXPERIMENTS) --budget-seconds $(BUDGET_SECONDS) $(ARGS)
 	@echo
 	@echo "To have the command at hand: . $(BIN)/activate. Six more experiments: make run"
 
