@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoresearch.adapters.ml_training.adapter import MlAdapter
+from autoresearch.adapters.ml_training.budget import Load, LoadSample
+from autoresearch.adapters.ml_training.presets import PRESETS
+from autoresearch.adapters.ml_training.runner import (
+    Plan,
+    Scored,
+    Trained,
+    _demand_success,
+    _training_limits,
+    _TrainingWatch,
+    secondary,
+)
+from autoresearch.core import CandidateError, EnvironmentNotReadyError, Split
+from autoresearch.core.executor import Finished
+
+
+@pytest.fixture
+def plan(adapter: MlAdapter) -> Plan:
+    return adapter.plan(0, Split.SEARCH, None)
+
+
+def watch_of(*messages: dict[str, Any]) -> _TrainingWatch:
+    watch = _TrainingWatch(lambda share, text: None, 1.0)
+    for message in messages:
+        watch.receive(message)
+    return watch
+
+
+def ended(returncode: int = 0, stopped: str | None = None, cpu_seconds: float = 1.0) -> Finished:
+    return Finished(returncode, 50.0, cpu_seconds, (), stopped)
+
+
+STARTED = {"kind": "clock_started", "cpu": 1.0}
+TRAINED = {"kind": "trained", "cpu": 2.0, "num_steps": 7}
+
+
+def test_a_training_that_reported_its_end_is_a_success(plan: Plan, tmp_path: Path) -> None:
+    """Its counts are numbers by name; what belongs to the protocol stays out."""
+    watch = watch_of(STARTED, {"kind": "progress", "share": 0.5, "loss": 2.0}, TRAINED)
+    _demand_success(ended(), tmp_path / "log", watch, plan)
+    assert watch.counts == {"num_steps": 7.0}
+    assert watch.curve == [(0.5, 2.0)]
+
+
+def test_the_machines_fault_comes_before_the_candidates(plan: Plan, tmp_path: Path) -> None:
+    """A lost device often makes the candidate crash as well; the run must stop for it."""
+    watch = watch_of({"kind": "crashed", "reason": "boom"}, {"kind": "not_ready", "reason": "the device is gone"})
+    with pytest.raises(EnvironmentNotReadyError, match="device is gone"):
+        _demand_success(ended(1), tmp_path / "log", watch, plan)
+
+
+def test_a_run_into_the_ceiling_on_a_busy_machine_is_not_booked_on_the_candidate(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without processor time no candidate can train; with its time used up it was the candidate's own doing."""
+    watch = watch_of(STARTED)
+    stopped = "It ran longer than its limit of 5 s of wall-clock time."
+    monkeypatch.setattr(LoadSample, "take", classmethod(lambda cls, own: LoadSample(1e9, 1e12, own)))
+    with pytest.raises(EnvironmentNotReadyError, match="kept the processors busy"):
+        _demand_success(ended(-9, stopped, cpu_seconds=0.1), tmp_path / "log", watch, plan)
+    with pytest.raises(CandidateError, match="wall-clock"):
+        _demand_success(ended(-9, stopped, cpu_seconds=40.0), tmp_path / "log", watch, plan)
+
+
+def test_a_run_into_the_ceiling_on_a_free_machine_is_the_candidates_fault(plan: Plan, tmp_path: Path) -> None:
+    """A script that sleeps uses no processor, and nobody else did."""
+    watch = watch_of({"kind": "clock_started", "cpu": 0.0})
+    watch._before = LoadSample(0.0, LoadSample.take(0.0).busy, 0.0)
+    with pytest.raises(CandidateError, match="wall-clock"):
+        _demand_success(ended(-9, "It ran longer than its limit of wall-clock time."), tmp_path / "log", watch, plan)
+
+
+@pytest.mark.parametrize("value", [float("nan"), True, "7", None])
+def test_what_is_no_number_is_not_recorded(value: object) -> None:
+    """A candidate can write into its own pipe; it cannot put anything but numbers into the ledger."""
+    with pytest.raises(CandidateError, match="where a number belongs"):
+        watch_of(STARTED, {"kind": "trained", "cpu": 2.0, "num_steps": value})
+
+
+def test_a_training_whose_clock_never_ran_has_no_load() -> None:
+    """A message of success without a session is no training."""
+    with pytest.raises(CandidateError, match="clock"):
+        watch_of(TRAINED).load()
+
+
+def test_utilisation_is_work_done_over_the_devices_peak(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million tokens a second at 98.9 million operations each is a tenth of 989 teraflops."""
+    monkeypatch.setattr("autoresearch.adapters.ml_training.devices.device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    trained = Trained({"tokens_per_second": 1e6}, (), Load(0.5, 0.1), 12.0)
+    scored = Scored(1.0, {"eval_seconds": 3.0}, 98.9e6)
+    numbers = secondary(trained, scored, replace(plan, device="cuda:0"), 320.0)
+    assert numbers["mfu_percent"] == pytest.approx(10.0)
+    assert numbers["total_seconds"] == 320.0
+    unknown = secondary(trained, replace(scored, flops_per_token=None), replace(plan, device="cuda:0"), 320.0)
+    assert "mfu_percent" not in unknown
+
+
+def test_a_cpu_training_is_bound_in_processor_time_and_a_gpu_training_on_the_wall(plan: Plan) -> None:
+    """The ceilings leave room for starting and warming up, not for a second budget."""
+    cpu = _training_limits(replace(plan, budget_seconds=20.0))
+    assert cpu.cpu_seconds is not None
+    assert 20.0 < cpu.cpu_seconds < 100.0
+    assert cpu.wall_seconds > 200.0
+    gpu = _training_limits(replace(plan, preset=PRESETS["h100"], device="cuda", budget_seconds=300.0))
+    assert gpu.cpu_seconds is None
+    assert 300.0 + 600.0 < gpu.wall_seconds < 1200.0
