@@ -112,7 +112,7 @@ def step(
     posterior /= posterior.sum()
     expected = float(posterior @ effects)
     spread = float(posterior @ (effects - expected) ** 2)
-    kept, reverted = _next_beliefs(Belief(mean, variance), observed_mean, sigma**2 / k, expected, spread)
+    belief, sampling = Belief(mean, variance), sigma**2 / k
     at_zero = float(posterior[effects == 0.0].sum())
     middle = np.cumsum(posterior) - posterior / 2.0
     low, high = np.interp([0.05, 0.95], middle, effects)
@@ -121,8 +121,8 @@ def step(
         expected=expected,
         interval=(float(low), float(high)),
         posterior=posterior,
-        if_kept=kept,
-        if_reverted=reverted,
+        if_kept=_if_kept(belief, observed_mean, sampling, expected, spread),
+        if_reverted=_if_reverted(belief, observed_mean, sampling, expected, spread),
     )
 
 
@@ -134,24 +134,26 @@ def _likelihood(difference: float, variance: float, effects: Vector) -> Vector:
     return np.exp(exponent, out=exponent)
 
 
-def _next_beliefs(
-    belief: Belief, observed: float, sampling: float, expected: float, spread: float
-) -> tuple[Belief, Belief]:
-    """Return the beliefs about the incumbent if the candidate is kept and if it is reverted.
+def _if_kept(belief: Belief, observed: float, sampling: float, expected: float, spread: float) -> Belief:
+    """Return the belief about the candidate's true mean, for when it becomes the incumbent.
 
     Args:
-        belief: Before the candidate was measured.
+        belief: About the incumbent, before the candidate was measured.
         observed: Mean of the candidate's measurements.
         sampling: Their variance, sigma^2 / k.
         expected: Posterior mean of the effect.
         spread: Posterior variance of the effect.
     """
     gain = belief.variance / (belief.variance + sampling)
-    shared = belief.mean + gain * (observed - belief.mean)
-    remaining = belief.variance * (1.0 - gain)
-    kept = Belief(shared + (1.0 - gain) * expected, remaining + (1.0 - gain) ** 2 * spread)
-    reverted = Belief(shared - gain * expected, remaining + gain**2 * spread)
-    return kept, reverted
+    mean = belief.mean + gain * (observed - belief.mean) + (1.0 - gain) * expected
+    return Belief(mean, belief.variance * (1.0 - gain) + (1.0 - gain) ** 2 * spread)
+
+
+def _if_reverted(belief: Belief, observed: float, sampling: float, expected: float, spread: float) -> Belief:
+    """Return the belief about the incumbent after the candidate's measurements; arguments as for `_if_kept`."""
+    gain = belief.variance / (belief.variance + sampling)
+    mean = belief.mean + gain * (observed - belief.mean - expected)
+    return Belief(mean, belief.variance * (1.0 - gain) + gain**2 * spread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +252,11 @@ class _Filter:
             mass, first, second = (self._moments @ (self.weights * likelihood)).tolist()
             expected = first / mass
             spread = max(second / mass - expected**2, 0.0)
-        if_kept, if_reverted = _next_beliefs(self.incumbent, mean, sampling, expected, spread)
-        self._believe(if_reverted)
+        before = self.incumbent
+        if self._baseline_stands or not kept:
+            self._believe(_if_reverted(before, mean, sampling, expected, spread))
         if kept:
-            self.incumbent, self._baseline_stands = if_kept, False
+            self.incumbent, self._baseline_stands = _if_kept(before, mean, sampling, expected, spread), False
         self._learn(likelihood)
 
     def _believe(self, incumbent: Belief) -> None:
@@ -397,15 +400,14 @@ def _judge(state: _Filter, look: Look, scale: float) -> Step:
     if abs(difference) <= EDGE:
         return step(belief.mean, belief.variance, look.treatment.n, observed, 1.0, START_PRIOR.grid, state.weights)
     # Beyond the edge the prior says nothing: the effect is what was measured, with the variance of the difference.
-    kept, reverted = _next_beliefs(belief, observed, sampling, difference, variance)
     width = 1.6449 * math.sqrt(variance)
     return Step(
         p_better=1.0 if difference > 0 else 0.0,
         expected=difference,
         interval=(difference - width, difference + width),
         posterior=_likelihood(_within_edge(difference), variance, START_PRIOR.grid),
-        if_kept=kept,
-        if_reverted=reverted,
+        if_kept=_if_kept(belief, observed, sampling, difference, variance),
+        if_reverted=_if_reverted(belief, observed, sampling, difference, variance),
     )
 
 
