@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from autoresearch.adapters.ml_training.data import PreparedData
     from autoresearch.core.workspace import Layout
 
-app = typer.Typer(no_args_is_help=True, help="Language-model training: sample from the incumbent, prepare the text.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Language-model training: sample from the incumbent, prepare the text.",
+)
 
 WorkspaceOption = Annotated[
     Path | None, typer.Option("--workspace", "-w", help="The workspace; default: the current folder, if it is one.")
