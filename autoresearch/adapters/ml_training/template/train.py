@@ -25,7 +25,7 @@ from autoresearch.adapters.ml_training import harness
 
 # Model
 DEPTH = 1  # number of layers; the one dial for size, as the width follows it
-ASPECT = 128  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
+ASPECT = 64  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
 HEAD_DIM = 64  # channels of one attention head
 MLP_RATIO = 4  # hidden channels of the feed-forward part, as a multiple of C
 CONTEXT = 128  # tokens that one sequence holds, in training and in evaluation
@@ -35,17 +35,19 @@ ROTARY_BASE = 10000.0  # the slowest channel pair turns once in 2 pi times so ma
 VALUE_EMBEDDINGS = True  # add an embedding of the token to the attention values of every second layer
 GRAMS = 3  # longest run of tokens with a row in the hashed tables added to the input; 1 leaves them out
 TABLE_ROWS = 262144  # rows of each of those tables: one of pairs, one of triples ...
+SMEAR = True  # add a learned share of the previous token's input to each token's
 LOGIT_CAP = 0.0  # squeeze logits smoothly into (-cap, cap); 0 leaves them alone, which is faster on a CPU
 
 # Batches
-TOTAL_BATCH = 2048  # tokens per optimiser step
-DEVICE_BATCH = 16  # sequences per forward pass; the rest of a step is accumulated
+TOTAL_BATCH = 4096  # tokens per optimiser step
+DEVICE_BATCH = 32  # sequences per forward pass; the rest of a step is accumulated
 
 # Optimisers
 MATRIX_LR = 0.015  # Muon: matrices inside the layers
-EMBEDDING_LR = 0.04  # AdamW: token and value embeddings
-HEAD_LR = 0.006  # AdamW: output matrix
+EMBEDDING_LR = 0.1  # AdamW: token and value embeddings
+HEAD_LR = 0.012  # AdamW: output matrix
 TABLE_LR = 0.3  # row-wise Adagrad: table of token pairs
+SMEAR_LR = 0.02  # AdamW: shares of the previous token's input
 MUON_MOMENTUM = 0.95  # decay of Muon's mean gradient
 MUON_STEPS = 3  # Newton-Schulz iterations, at most 5
 ADAM_BETA1 = 0.9  # decay of AdamW's mean gradient
@@ -227,6 +229,7 @@ class GPT(nn.Module):
         C = math.ceil(DEPTH * ASPECT / HEAD_DIM) * HEAD_DIM
         self.embedding = nn.Embedding(vocab_size, C)
         self.tables = nn.Parameter(torch.zeros((GRAMS - 1) * TABLE_ROWS, C)) if GRAMS > 1 else None
+        self.smear = nn.Parameter(torch.zeros(C)) if SMEAR else None
         with_value = range((DEPTH - 1) % 2, DEPTH, 2) if VALUE_EMBEDDINGS else ()  # counted from the last layer
         self.values = nn.ModuleDict({str(layer): nn.Embedding(vocab_size, C) for layer in with_value})
         windows = [{"L": CONTEXT, "S": SHORT_WINDOW}[WINDOWS[layer % len(WINDOWS)]] for layer in range(DEPTH)]
@@ -254,6 +257,9 @@ class GPT(nn.Module):
             rows = gram_rows(tokens).flatten(0, 1)  # (N, GRAMS - 1)
             x = x + F.embedding_bag(rows, self.tables, mode="sum", sparse=sparse).view_as(x)
         x = norm(x).to(dtype)
+        if self.smear is not None:
+            # With the token before in sight, one layer of attention suffices to look up what followed it earlier.
+            x = torch.cat((x[:, :1], torch.addcmul(x[:, 1:], x[:, :-1], self.smear.to(dtype))), dim=1)
         for layer, block in enumerate(self.blocks):
             value = self.values[str(layer)](tokens).to(dtype) if str(layer) in self.values else None
             x = block(x, value, cos, sin, mask)
@@ -408,6 +414,8 @@ class Optimizers:
         self.table = RowAdagrad(model.tables) if model.tables is not None else None
         embeddings = [model.embedding.weight, *model.values.parameters()]
         groups = [{"params": embeddings, "lr": EMBEDDING_LR}, {"params": [model.head.weight], "lr": HEAD_LR}]
+        if model.smear is not None:
+            groups.append({"params": [model.smear], "lr": SMEAR_LR})
         self.adam = torch.optim.AdamW(groups, betas=(ADAM_BETA1, ADAM_BETA2), eps=1e-10, weight_decay=0.0, fused=True)
         self.peaks = [group["lr"] for group in self.adam.param_groups]
 
