@@ -45,7 +45,7 @@ def parse_fault(path: str, text: str) -> str | None:
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":
-            ast.parse(text, path)
+            ast.parse(text.removeprefix("\ufeff"), path)  # Python itself skips a byte order mark
         elif suffix == ".json":
             json.loads(text)
         elif suffix == ".toml":

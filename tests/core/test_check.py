@@ -51,6 +51,7 @@ def test_a_good_candidate_is_not_refused() -> None:
         ("a.toml", "x = = 1", True),
         ("a.toml", "x = 1", False),
         ("a.txt", "{ = (", False),
+        ("a.py", "\ufeffx = 1", False),
         ("a.py", "(" * 5000 + ")" * 5000, True),
     ],
 )

@@ -45,7 +45,7 @@ class Noise:
 
     Attributes:
         sd: Standard deviation, in the unit of the metric.
-        dof: Degrees of freedom behind it; infinity where the adapter states it as known.
+        dof: Degrees of freedom behind it; what an adapter states counts for a few.
     """
 
     sd: float
