@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
 import tempfile
@@ -35,7 +36,7 @@ class HandRun:
     Attributes:
         plan: What is measured.
         train_py: The script.
-        run: Folder for weights, tasks and log, removed at the end.
+        run: Folder for weights, tasks and log.
         counts: What the training told.
     """
 
@@ -65,6 +66,8 @@ class HandRun:
         adapter = MlAdapter(Options.parse(settings.options))
         adapter.prepare(Workspace(layout.root, settings.options, progress=show_preparation))
         scratch = Path(tempfile.mkdtemp(prefix="autoresearch-"))
+        # At the end of the process, for a training may end in many ways; what stays behind costs space only.
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         run = RunContext(
             log=scratch / "log", scratch=scratch, budget_seconds=settings.budget_seconds, device=settings.device
         )
@@ -86,14 +89,13 @@ class HandRun:
             self.counts = {name: value for name, value in message.items() if name not in ("kind", "cpu")}
 
     def evaluate_and_print(self, task: TrainTask) -> None:
-        """Score the weights in a process of its own and print the summary block; scratch files go."""
+        """Score the weights in a process of its own and print the summary block."""
         assert self.before is not None and self.after is not None, "a training that ended has had a clock"
         trained = Trained(self.counts, (), Load.between(self.before, self.after), self.after.own)
         try:
             scored = score(self.plan, self.train_py, task.output, self.run)
         finally:
             sys.stderr.write(tail(self.run.log))
-            shutil.rmtree(self.run.scratch, ignore_errors=True)  # a leftover in the temporary folder costs space only
         numbers = secondary(trained, scored, self.plan, time.monotonic() - self.began)
         print(summary_block(scored.value, numbers), flush=True)
 
