@@ -29,7 +29,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-all: lint $(VENV)/.local-model
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=search
 	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.dev
