@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.bayes import BayesPolicy
 from autoresearch.core.decision.greedy import GreedyPolicy
+from autoresearch.core.decision.race_bernoulli import PRIOR
+from autoresearch.core.decision.race_policy import RacePolicy
 from autoresearch.core.errors import UsageError
 
 
@@ -40,19 +42,36 @@ def policy_names() -> tuple[str, ...]:
 
 
 def _bayes(parameters: Mapping[str, float]) -> Policy:
-    looks = parameters.get("max_looks", 2.0)
-    if looks != int(looks):
-        raise ValueError(f"max_looks must be a whole number, not {looks}.")
     return BayesPolicy(
-        keep_at=parameters.get("keep_at", 0.8), drop_below=parameters.get("drop_below", 0.5), max_looks=int(looks)
+        keep_at=parameters.get("keep_at", 0.8),
+        drop_below=parameters.get("drop_below", 0.5),
+        max_looks=_whole("max_looks", parameters.get("max_looks", 2.0)),
     )
+
+
+def _whole(name: str, value: float) -> int:
+    if value != int(value):
+        raise ValueError(f"{name} must be a whole number, not {value}.")
+    return int(value)
 
 
 def _greedy(parameters: Mapping[str, float]) -> Policy:
     return GreedyPolicy()
 
 
+def _race(parameters: Mapping[str, float]) -> Policy:
+    looks = parameters.get("max_looks")
+    return RacePolicy(
+        alpha=parameters.get("alpha", 0.05),
+        beta=parameters.get("beta", 0.2),
+        min_effect=parameters.get("min_effect"),
+        max_looks=None if looks is None else _whole("max_looks", looks),
+        prior=(parameters.get("prior_successes", PRIOR[0]), parameters.get("prior_failures", PRIOR[1])),
+    )
+
+
 _FACTORIES: Mapping[str, tuple[Callable[[Mapping[str, float]], Policy], tuple[str, ...]]] = {
     "bayes": (_bayes, ("keep_at", "drop_below", "max_looks")),
     "greedy": (_greedy, ()),
+    "race": (_race, ("alpha", "beta", "min_effect", "max_looks", "prior_successes", "prior_failures")),
 }
