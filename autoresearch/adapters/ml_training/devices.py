@@ -52,7 +52,7 @@ def require_torch() -> None:
 def best_device() -> str:
     """Return `cuda`, `mps` or `cpu`: the fastest that torch can use here."""
     require_torch()
-    if sys.platform == "linux" and not any(Path(node).exists() for node in _GPU_NODES):
+    if "torch" not in sys.modules and _linux_without_gpu():
         # Saves importing torch, 1.5 s at the start of every command, where the answer is known without it.
         return "cpu"
     import torch
@@ -60,6 +60,10 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _linux_without_gpu() -> bool:
+    return sys.platform == "linux" and not any(Path(node).exists() for node in _GPU_NODES)
 
 
 def demand_device(device: str, preset: str) -> None:
