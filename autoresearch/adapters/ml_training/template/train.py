@@ -27,12 +27,12 @@ from autoresearch.adapters.ml_training import harness
 DEPTH = 1  # number of layers; the one dial for size, as the width follows it
 ASPECT = 64  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
 HEAD_DIM = 64  # channels of one attention head
-MLP_RATIO = 4  # hidden channels of the feed-forward part, as a multiple of C
-CONTEXT = 128  # tokens that one sequence holds, in training and in evaluation
-WINDOWS = "L"  # attention layer by layer, repeated: L looks back over everything, S over SHORT_WINDOW tokens
-SHORT_WINDOW = 64  # tokens that an S layer looks back
+MLP_RATIO = 2  # hidden channels of the feed-forward part, as a multiple of C
+CONTEXT = 256  # tokens that one sequence holds, in training and in evaluation
+WINDOWS = "S"  # attention layer by layer, repeated: L looks back over everything, S over SHORT_WINDOW tokens
+SHORT_WINDOW = 32  # tokens that an S layer looks back
 ROTARY_BASE = 10000.0  # the slowest channel pair turns once in 2 pi times so many tokens
-VALUE_EMBEDDINGS = True  # add an embedding of the token to the attention values of every second layer
+VALUE_EMBEDDINGS = False  # add an embedding of the token to the attention values of every second layer
 GRAMS = 3  # longest run of tokens with a row in the hashed tables added to the input; 1 leaves them out
 TABLE_ROWS = 262144  # rows of each of those tables: one of pairs, one of triples ...
 SMEAR = True  # add a learned share of the previous token's input to each token's
@@ -40,13 +40,13 @@ LOGIT_CAP = 0.0  # squeeze logits smoothly into (-cap, cap); 0 leaves them alone
 
 # Batches
 TOTAL_BATCH = 4096  # tokens per optimiser step
-DEVICE_BATCH = 32  # sequences per forward pass; the rest of a step is accumulated
+DEVICE_BATCH = 16  # sequences per forward pass; the rest of a step is accumulated
 
 # Optimisers
 MATRIX_LR = 0.015  # Muon: matrices inside the layers
 EMBEDDING_LR = 0.1  # AdamW: token and value embeddings
 HEAD_LR = 0.012  # AdamW: output matrix
-TABLE_LR = 0.3  # row-wise Adagrad: table of token pairs
+TABLE_LR = 0.4  # row-wise Adagrad: table of token pairs
 SMEAR_LR = 0.02  # AdamW: shares of the previous token's input
 MUON_MOMENTUM = 0.95  # decay of Muon's mean gradient
 MUON_STEPS = 3  # Newton-Schulz iterations, at most 5
