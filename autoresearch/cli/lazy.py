@@ -32,6 +32,8 @@ BUILT_IN: dict[str, BuiltIn] = {
     "log": BuiltIn("log:log", "List the experiments of a run."),
     "show": BuiltIn("show:show", "Show everything about one experiment."),
     "export": BuiltIn("export:export", "Write the experiments as a table or as JSON lines."),
+    "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),
+    "decide": BuiltIn("decide:decide", "Judge a comparison of two arms: keep, revert, or what is still missing."),
     "pause": BuiltIn("steer:pause", "Pause the run at work after its experiment."),
     "resume": BuiltIn("steer:resume", "Let a paused run go on."),
     "stop": BuiltIn("steer:stop", "End the run at work after its experiment."),

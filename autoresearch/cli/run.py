@@ -40,7 +40,7 @@ def run(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)] = None,
     policy: Annotated[
-        str | None, typer.Option(help="bayes or greedy: the rule that keeps or reverts.", show_default=False)
+        str | None, typer.Option(help="bayes, race or greedy: the rule that keeps or reverts.", show_default=False)
     ] = None,
     keep_at: Annotated[
         float | None,
@@ -48,6 +48,22 @@ def run(
     ] = None,
     drop_below: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Revert below this probability.", show_default=False)
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="race: keep what is no better at most this often.", show_default=False),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="race: revert what is better by --min-effect at most this often.", show_default=False
+        ),
+    ] = None,
+    min_effect: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="race: smallest improvement worth having; by default the metric's.", show_default=False
+        ),
     ] = None,
     experiments: Annotated[
         int | None, typer.Option("--experiments", "-n", min=0, help="End after so many.", show_default=False)
@@ -103,7 +119,13 @@ def run(
         refuse_ambiguity(Path.cwd())
     from autoresearch.core import driver
 
-    parameters = {"keep_at": keep_at, "drop_below": drop_below}
+    parameters = {
+        "keep_at": keep_at,
+        "drop_below": drop_below,
+        "alpha": alpha,
+        "beta": beta,
+        "min_effect": min_effect,
+    }
     with reporter_for(quiet=quiet, json=json) as reporter:
         result = driver.run(
             adapter,

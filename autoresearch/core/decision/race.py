@@ -47,6 +47,10 @@ class Family(Protocol):
         """Return what the two e-processes do not reject at a look; ends may be infinite, and are with a rate of 0."""
         ...
 
+    def expected(self, share: float) -> tuple[float, float]:
+        """Return log win and log lose to expect after `share` times as much data more, like the data so far."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -120,6 +124,32 @@ def as_e_value(log: float) -> float:
     return math.exp(min(log, _LARGEST_LOG))
 
 
+_LARGEST_SHARE = 1e4
+
+
+def settling_share(family: Family, alpha: float, beta: float) -> tuple[float, Decision] | None:
+    """Return about how much more data settles an undecided race, as a share of the data so far, and which way.
+
+    Supposes that what comes looks like what came. None where ten thousand times as much would not.
+    """
+
+    def outcome(share: float) -> Decision:
+        win, lose = family.expected(share)
+        if win >= log_level(alpha):
+            return Decision.KEEP
+        return Decision.REVERT if lose >= log_level(beta) else Decision.CONTINUE
+
+    low, high = 0.0, 1e-3
+    while outcome(high) is Decision.CONTINUE:
+        low, high = high, 2.0 * high
+        if high > _LARGEST_SHARE:
+            return None
+    for _ in range(12):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if outcome(middle) is Decision.CONTINUE else (low, middle)
+    return high, outcome(high)
+
+
 class ProportionRace:
     """Two proportions; effects are lifts, rate(treatment) / rate(control) - 1.
 
@@ -150,6 +180,14 @@ class ProportionRace:
         if beta == 0:
             return low, math.inf
         return low, race_bernoulli.upper_lift(seen, self._min_effect, log_level(beta), self._prior)
+
+    def expected(self, share: float) -> tuple[float, float]:
+        """Return both logs after one more look, `share` times as large as all looks so far, with the same rates."""
+        parts = (self._counts.n_a, self._counts.x_a, self._counts.n_b, self._counts.x_b)
+        grown = race_bernoulli.Counts(*(np.append(part, share * part.sum()) for part in parts))
+        win = race_bernoulli.log_win(grown, self._min_effect, self._prior)
+        lose = race_bernoulli.log_lose(grown, self._min_effect, self._prior)
+        return float(win[-1]), float(lose[-1])
 
 
 class ValueRace:
@@ -182,6 +220,13 @@ class ValueRace:
             return low, math.inf
         return low, race_normal.upper_effect(statistic, self._d, log_level(beta), self._min_effect)
 
+    def expected(self, share: float) -> tuple[float, float]:
+        """Return both logs after `share` times as many measurements more, means and spread staying as they are."""
+        if self._statistics[-1] is None:
+            return 0.0, 0.0
+        grown = self._statistics[-1].grown(share)
+        return race_normal.log_win(grown, self._d), race_normal.log_lose(grown, self._d)
+
 
 class MeanRace:
     """Two means, asymptotic; effects are lifts, mean(treatment) / mean(control) - 1.
@@ -211,6 +256,16 @@ class MeanRace:
         if beta == 0:
             return low, math.inf
         return low, race_means.upper_lift(means, self._min_effect, log_level(beta))
+
+    def expected(self, share: float) -> tuple[float, float]:
+        """Return both logs after `share` times as many units more, means and spread staying as they are."""
+        means = self._means[-1]
+        if means is None:
+            return 0.0, 0.0
+        grown = race_means.Means(
+            means.mean_a, means.mean_b, means.square_a / (1.0 + share), means.square_b / (1.0 + share)
+        )
+        return race_means.log_win(grown, self._min_effect), race_means.log_lose(grown, self._min_effect)
 
 
 def check_effect(min_effect: float) -> None:

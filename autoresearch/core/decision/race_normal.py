@@ -53,6 +53,7 @@ class TStatistic:
         sd: Pooled standard deviation, calibration included.
         difference: Mean of the treatment less mean of the control.
         size: n_a n_b / (n_a + n_b); an effect of d standard deviations has the noncentrality d sqrt(size).
+        runs: Measurements of both arms, n_a + n_b.
     """
 
     t: float
@@ -60,6 +61,14 @@ class TStatistic:
     sd: float
     difference: float
     size: float
+    runs: float
+
+    def grown(self, share: float) -> TStatistic:
+        """Return what to expect after `share` times as many measurements more, means and spread staying as they are."""
+        factor, more = 1.0 + share, share * self.runs
+        return TStatistic(
+            self.t * math.sqrt(factor), self.dof + more, self.sd, self.difference, self.size * factor, self.runs + more
+        )
 
     @property
     def error(self) -> float:
@@ -88,7 +97,8 @@ def t_statistic(control: ArmTotals, treatment: ArmTotals, calibration: Sequence[
     sd = max(noise.sd, _FLOOR * max(abs(control.mean), abs(treatment.mean)), 1e-300)
     size = control.n * treatment.n / (control.n + treatment.n)
     difference = treatment.mean - control.mean
-    return TStatistic(difference / sd * math.sqrt(size), noise.dof, sd, difference, size)
+    t = difference / sd * math.sqrt(size)
+    return TStatistic(t, noise.dof, sd, difference, size, control.n + treatment.n)
 
 
 def log_density_ratio(t: float, dof: float, noncentrality: ArrayLike) -> Vector:

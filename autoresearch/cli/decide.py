@@ -1,0 +1,268 @@
+"""`autoresearch decide`: the race for people who only have numbers."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoresearch.cli.options import JsonOption
+from autoresearch.cli.render import as_json, clean, fields
+
+if TYPE_CHECKING:
+    from autoresearch.core.decision.race import Family, Judgement
+    from autoresearch.core.decision.records import ProportionTable, ValueTable
+
+
+def decide(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="CSV with the columns arm,value or date,variant,exposures,conversions; - reads stdin."
+        ),
+    ],
+    control: Annotated[
+        str | None, typer.Option(help="The arm to beat; by default control, else the first seen.", show_default=False)
+    ] = None,
+    treatment: Annotated[
+        str | None, typer.Option(help="The arm to judge; needed with more than two.", show_default=False)
+    ] = None,
+    cumulative: Annotated[bool, typer.Option("--cumulative", help="Counts are running totals.")] = False,
+    alpha: Annotated[float, typer.Option(help="Chance of keeping what is not better, at most.")] = 0.05,
+    beta: Annotated[
+        float, typer.Option(help="Chance of reverting what is better by --min-effect, at most; 0 never does.")
+    ] = 0.2,
+    min_effect: Annotated[
+        float | None,
+        typer.Option(
+            help="Smallest improvement worth having: a lift for counts (by default 0.2), in the unit for values (by "
+            "default one standard deviation).",
+            show_default=False,
+        ),
+    ] = None,
+    prior: Annotated[
+        str, typer.Option(metavar="A,B", help="Counts: successes and failures that the pooled rate begins with.")
+    ] = "1,19",
+    noise: Annotated[
+        float | None,
+        typer.Option(help="Values: standard deviation of a run, where it is known.", show_default=False),
+    ] = None,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="A smaller value or rate is the better one.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Judge a comparison of two arms: keep, revert, or what is still missing.
+
+    Looking is allowed at any time and as often as you like: the verdict is that of the first look at which a line is
+    crossed.
+    """
+    _check_options(alpha, beta, min_effect, noise)
+    counts = _prior(prior)
+    from autoresearch.core.decision.race import judge
+    from autoresearch.core.decision.records import DEFAULT_LIFT, ProportionTable, read_table
+
+    table = read_table(_read(file), control=control, treatment=treatment, cumulative=cumulative)
+    race: Family
+    if isinstance(table, ProportionTable):
+        if noise is not None:
+            raise typer.BadParameter("is for values; counts carry their own noise.", param_hint="--noise")
+        smallest = DEFAULT_LIFT if min_effect is None else min_effect
+        race = table.race(smallest, counts, lower_is_better=lower_is_better)
+    else:
+        race, smallest = table.race(min_effect, noise, lower_is_better=lower_is_better)
+    judgement = judge(race, alpha, beta)
+    if json:
+        typer.echo(as_json(_as_record(table, judgement)))
+        return
+    typer.echo(_told(table, race, judgement, alpha, beta, smallest, lower_is_better), nl=False)
+
+
+def _check_options(alpha: float, beta: float, min_effect: float | None, noise: float | None) -> None:
+    if not 0 < alpha < 1:
+        raise typer.BadParameter(
+            f"an error rate lies between 0 and 1, and {alpha:g} does not; 0.05 is the default.", param_hint="--alpha"
+        )
+    if not 0 <= beta < 1:
+        raise typer.BadParameter(
+            f"an error rate lies between 0 and 1, and {beta:g} does not; 0.2 is the default, 0 never reverts.",
+            param_hint="--beta",
+        )
+    for name, value in (("--min-effect", min_effect), ("--noise", noise)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise typer.BadParameter(f"must be a number above 0, not {value:g}.", param_hint=name)
+
+
+def _prior(text: str) -> tuple[float, float]:
+    try:
+        successes, failures = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} is not of the form A,B: two counts, such as 1,19.", param_hint="--prior"
+        ) from error
+    if not all(math.isfinite(count) and count > 0 for count in (successes, failures)):
+        raise typer.BadParameter(f"both counts must be above 0, and {text} has others.", param_hint="--prior")
+    return successes, failures
+
+
+def _read(file: Path) -> str:
+    """Return the text of a file or of standard input.
+
+    Raises:
+        UsageError: If it cannot be read or is no text.
+    """
+    from autoresearch.core.errors import UsageError
+
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.\nName a CSV file, or - for stdin.") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file} is not UTF-8 text (byte {error.start}).\n"
+            "Save it as CSV in UTF-8; a spreadsheet itself is not read."
+        ) from error
+
+
+def _as_record(table: ProportionTable | ValueTable, judgement: Judgement) -> dict[str, object]:
+    """Return the object that `--json` prints; a bound that is not there is null."""
+    return {
+        "verdict": judgement.decision.value,
+        "e_win": judgement.e_win,
+        "e_lose": judgement.e_lose,
+        "lift": judgement.effect,
+        "lift_low": judgement.low if math.isfinite(judgement.low) else None,
+        "lift_high": judgement.high if math.isfinite(judgement.high) else None,
+        "n": _units(table, judgement.look),
+        "looks": judgement.look + 1,
+    }
+
+
+def _units(table: ProportionTable | ValueTable, look: int) -> int:
+    """Return the units or runs of both arms up to a look."""
+    from autoresearch.core.decision.records import ProportionTable
+
+    if isinstance(table, ProportionTable):
+        seen = table.counts.upto(look)
+        return round(float(seen.n_a.sum() + seen.n_b.sum()))
+    control, treatment = table.looks()[look]
+    return control.n + treatment.n
+
+
+def _told(
+    table: ProportionTable | ValueTable,
+    race: Family,
+    judgement: Judgement,
+    alpha: float,
+    beta: float,
+    smallest: float,
+    lower_is_better: bool,
+) -> str:
+    """Return what is printed: one sentence, then the figures behind it."""
+    from autoresearch.core.decision.records import ProportionTable
+
+    relative = isinstance(table, ProportionTable)
+    size = _percent if relative else _plain
+    lines = fields(
+        [
+            ("lift" if relative else "gain", _bounds(judgement, size, alpha, beta)),
+            ("", _meaning(table) if relative and lower_is_better else ""),
+            ("win", f"{judgement.e_win:.4g}; {1 / alpha:.4g} is enough to keep"),
+            ("lose", f"{judgement.e_lose:.4g}; " + (f"{1 / beta:.4g} is enough to revert" if beta else "switched off")),
+            ("data", _data(table, judgement.look)),
+            ("missing", _missing(table, race, judgement, alpha, beta)),
+        ]
+    )
+    return f"{clean(_sentence(table, judgement, size(smallest)))}\n\n{lines}"
+
+
+def _bounds(judgement: Judgement, size: Callable[[float], str], alpha: float, beta: float) -> str:
+    """Return the improvement as seen and its bounds, each with its own confidence."""
+    seen = "none to see yet" if judgement.effect is None else f"{size(judgement.effect)} as seen"
+    low, high = judgement.low, judgement.high
+    low_text = f"above {size(low)} ({100 * (1 - alpha):.4g} % sure)" if math.isfinite(low) else "no lower bound"
+    high_text = f"below {size(high)} ({100 * (1 - beta):.4g} % sure)" if math.isfinite(high) else "no upper bound"
+    return f"{seen}; {low_text}, {high_text}"
+
+
+def _meaning(table: ProportionTable | ValueTable) -> str:
+    """Return what a lift means where it is not the usual ratio."""
+    names = table.names
+    return (
+        f"the rate of {names.control} over that of {names.treatment}, less 1: positive where {names.treatment} is lower"
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:+.3g} %"
+
+
+def _plain(value: float) -> str:
+    return f"{value:+.4g}"
+
+
+def _sentence(table: ProportionTable | ValueTable, judgement: Judgement, smallest: str) -> str:
+    """Return the verdict in one plain sentence."""
+    from autoresearch.core.decision import Decision
+
+    names = table.names
+    if judgement.decision is Decision.KEEP:
+        return f"Keep {names.treatment}: it is better than {names.control}."
+    if judgement.decision is Decision.REVERT:
+        return f"Revert to {names.control}: {names.treatment} is not better by {smallest} or more."
+    return f"Go on: nothing is decided yet between {names.treatment} and {names.control}."
+
+
+def _data(table: ProportionTable | ValueTable, look: int) -> str:
+    """Return the figures of both arms at the deciding look, and which look that is."""
+    from autoresearch.core.decision.records import ProportionTable
+
+    names = table.names
+    if isinstance(table, ProportionTable):
+        seen, looks = table.counts.upto(look), len(table.dates)
+        arms = ((names.control, seen.n_a, seen.x_a), (names.treatment, seen.n_b, seen.x_b))
+        shown = [
+            f"{name}: {x.sum():.0f} of {n.sum():.0f}" + (f" ({x.sum() / n.sum():.3%})" if n.sum() else "")
+            for name, n, x in arms
+        ]
+        when = f", {table.dates[look]}" if table.dates[look] else ""
+    else:
+        looks = len(table.looks())
+        shown = [f"{arm.arm}: mean {arm.mean:.6g} of {arm.n}" for arm in table.looks()[look]]
+        when = ""
+    return f"{'; '.join(shown)}; look {look + 1} of {looks}{when}"
+
+
+def _missing(table: ProportionTable | ValueTable, race: Family, judgement: Judgement, alpha: float, beta: float) -> str:
+    """Return about how many more units settle an open race; empty where it is settled."""
+    from autoresearch.core.decision import Decision
+    from autoresearch.core.decision.race import settling_share
+    from autoresearch.core.decision.records import ProportionTable
+
+    if judgement.decision is not Decision.CONTINUE:
+        return ""
+    unit = "exposures" if isinstance(table, ProportionTable) else "runs"
+    found = settling_share(race, alpha, beta)
+    if found is None:
+        return f"no number of {unit} decides, if the arms stay as far apart as now"
+    share, decision = found
+    more = math.ceil(share * _units(table, judgement.look))
+    way = "a keep" if decision is Decision.KEEP else "a revert"
+    pace = ""
+    if isinstance(table, ProportionTable) and len(table.dates) > 1:
+        looks = math.ceil(share * len(table.dates))
+        pace = f" ({looks} more look{'s' if looks > 1 else ''} at the pace so far)"
+    count = f"{_round(more):,} more {unit[:-1] if more == 1 else unit}"
+    return f"about {count} in both arms together{pace} for {way}, if they stay as far apart as now"
+
+
+def _round(count: int) -> int:
+    """Return a count to two digits: a forecast knows no more."""
+    digits = max(0, len(str(count)) - 2)
+    return int(round(count, -digits))
