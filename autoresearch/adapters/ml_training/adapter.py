@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autoresearch.adapters.ml_training import devices
-from autoresearch.adapters.ml_training.budget import disturbance
+from autoresearch.adapters.ml_training.budget import LoadJudge
 from autoresearch.adapters.ml_training.knobs import declared_knobs
 from autoresearch.adapters.ml_training.presets import AUTO, PRESETS, Preset, choose_preset, set_constants
 from autoresearch.adapters.ml_training.runner import Plan, score, secondary, train
@@ -68,7 +68,8 @@ class Options:
         cache: Folder for prepared data; `auto` takes the user's cache folder, or the workspace where that is read-only.
         device: `cpu`, `cuda`, `cuda:N`, `mps`; `auto` takes the preset's.
         budget_seconds: Length of one training; 0 takes the preset's.
-        min_cpu_share: A CPU training that got less of a processor than this is measured again; 0 accepts all.
+        min_cpu_share: A CPU training that got less of a processor than this is measured again, and so is one that got
+            much less than the ones before it; 0 accepts all.
         eval_bytes: Upper bound of the scored bytes; 0 takes the preset's.
     """
 
@@ -128,6 +129,10 @@ class MlAdapter:
     def preset(self) -> Preset:
         """The preset; asking for it imports torch when it has to be found out from the device."""
         return choose_preset(self.options.preset, None if self.options.device == AUTO else self.options.device)
+
+    @cached_property
+    def _load_judge(self) -> LoadJudge:
+        return LoadJudge(clock=self.preset.clock, min_cpu_share=self.options.min_cpu_share)
 
     @property
     def metric(self) -> Metric:
@@ -245,7 +250,7 @@ class MlAdapter:
             seconds=seconds,
             secondary=secondary(trained, scored, plan, seconds),
             curve=trained.curve,
-            disturbed=disturbance(trained.load, clock=plan.preset.clock, min_cpu_share=self.options.min_cpu_share),
+            disturbed=self._load_judge.disturbance(trained.load),
         )
 
     def _describe_output(self, plan: Plan, value: float, output: Path) -> None:

@@ -149,7 +149,8 @@ class Session:
 
     def _show_curve(self, progress: float) -> None:
         if self._curve.due(progress):
-            self._emit({"kind": "progress", "share": round(progress, 4), "loss": round(self._curve.smoothed, 5)})
+            loss = round(self._curve.smoothed, 5)
+            self._emit({"kind": "progress", "share": round(progress, 4), "loss": loss, "tokens": self._tokens})
 
     def _counts(self, model: nn.Module, spent: float, wall: float) -> dict[str, float]:
         counts: dict[str, float] = {

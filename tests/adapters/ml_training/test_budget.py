@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from autoresearch.adapters.ml_training.budget import Budget, Load, LoadSample, disturbance
+from autoresearch.adapters.ml_training.budget import Budget, Load, LoadJudge, LoadSample
+from autoresearch.adapters.ml_training.task import ClockKind
 
 
 def burn(cpu_seconds: float) -> None:
@@ -70,13 +71,43 @@ def test_a_sample_of_the_real_machine_only_grows() -> None:
     assert 0.0 <= Load.between(before, after).others_share <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("own_share", "clock", "bound", "disturbed"),
-    [(0.2, "cpu", 0.25, True), (0.3, "cpu", 0.25, False), (0.2, "cpu", 0.0, False), (0.01, "wall", 0.25, False)],
-)
-def test_only_a_starved_cpu_run_is_disturbed(own_share: float, clock: str, bound: float, disturbed: bool) -> None:
-    """On a GPU the processor idles by nature, and a bound of zero accepts everything."""
-    sentence = disturbance(Load(own_share, 0.9), clock=clock, min_cpu_share=bound)  # type: ignore[arg-type]
-    assert (sentence is not None) is disturbed
-    if sentence is not None:
-        assert "20%" in sentence
+def judged(shares: list[float], *, clock: ClockKind = "cpu", min_cpu_share: float = 0.25) -> list[bool]:
+    """Return for trainings with these shares of a processor, one after another, which were called disturbed."""
+    judge = LoadJudge(clock=clock, min_cpu_share=min_cpu_share)
+    return [judge.disturbance(Load(share, 0.9)) is not None for share in shares]
+
+
+def test_a_starved_training_is_disturbed_from_the_first_on() -> None:
+    """Below the bound, whatever the others got; a bound of zero accepts everything."""
+    assert judged([0.2, 0.3]) == [True, False]
+    assert judged([0.2, 0.9, 0.9, 0.9, 0.1], min_cpu_share=0.0) == [False] * 5
+
+
+def test_a_training_that_got_much_less_than_the_ones_before_is_disturbed() -> None:
+    """A third less is nothing, half is too much, and afterwards all is as before."""
+    assert judged([0.95, 0.9, 0.9, 0.65, 0.45, 0.9, 0.95]) == [False, False, False, False, True, False, False]
+
+
+def test_a_lasting_load_is_the_usual_one_after_two_trainings() -> None:
+    """Nothing is measured again for ever: the third of a row is judged, as are all after it."""
+    assert judged([0.9] * 4 + [0.4] * 5) == [False] * 4 + [True, True, False, False, False]
+
+
+def test_a_machine_that_is_always_busy_disturbs_nobody() -> None:
+    """All trainings lose alike."""
+    assert not any(judged([0.4, 0.45, 0.38, 0.42, 0.4]))
+
+
+def test_a_gpu_training_is_never_called_disturbed() -> None:
+    """Its processor idles by nature."""
+    assert not any(judged([0.9, 0.9, 0.9, 0.01], clock="wall"))
+
+
+def test_the_sentence_names_the_shares() -> None:
+    """Own and others', and what was usual."""
+    judge = LoadJudge(clock="cpu", min_cpu_share=0.25)
+    for _ in range(3):
+        judge.disturbance(Load(0.9, 0.1))
+    sentence = judge.disturbance(Load(0.4, 0.8))
+    assert sentence is not None
+    assert all(share in sentence for share in ("40%", "80%", "90%"))
