@@ -210,6 +210,8 @@ def _shingles(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int6
         same = owners[step:] == owners[:-step]
         ahead[:-step][same] = words[step:][same]
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_MULTIPLIER) + ahead
+    # Once more, so that the last word too reaches the upper bits, which the counting sorts by.
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_MULTIPLIER)
     mixed ^= mixed >> np.uint64(32)
     position = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
     complete = position < np.maximum(np.repeat(counts, counts) - SHINGLE_WORDS + 1, 1)

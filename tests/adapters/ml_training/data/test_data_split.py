@@ -172,3 +172,8 @@ WORDY = st.lists(st.sampled_from(["a", "b", "ab", "c 1", "x", "-"]), max_size=60
 def test_matches_agree_with_the_definition(scored: list[str], texts: list[str]) -> None:
     """The arithmetic on whole arrays finds exactly what sets of shingles find."""
     assert NearDuplicates(scored).matches(texts).tolist() == [reference(scored, text) for text in texts]
+
+
+def test_a_last_word_of_one_letter_makes_another_shingle() -> None:
+    """Shingles that differ in their last short word only are counted apart."""
+    assert not NearDuplicates(["a a a a a"]).matches(["a a a a a b a"]).any()
