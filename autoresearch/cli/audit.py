@@ -148,19 +148,19 @@ def headline(result: Audit) -> str:
     """Return the line to remember: what is claimed, what of it is probably real, how many keeps the noise hides."""
     total = len(result.keeps)
     hidden = sum(keep.within_noise for keep in result.keeps)
-    keeps = f"{hidden} of {total} keeps {'is' if hidden == 1 else 'are'} smaller than the noise."
+    of = f"{hidden} of {total} keeps {'is' if hidden == 1 else 'are'}" if total > 1 else "the only keep is"
+    keeps = f"{of} smaller than the noise." if total > 1 or hidden else "the only keep is larger than the noise."
     if result.share is None:
         return f"Nothing is claimed: the last keep is no better than the baseline; {keeps}"
+    claimed = f"Of {_amount(result.claimed)} claimed"
     if result.expected <= 0:
-        return f"Of {result.claimed:.3g} claimed, probably nothing is real; {keeps}"
-    return (
-        f"Of {result.claimed:.3g} claimed, about {result.expected:.2g} ({result.share:.0%}) is probably real; {keeps}"
-    )
+        return f"{claimed}, probably nothing is real; {keeps}"
+    return f"{claimed}, about {_amount(result.expected)} ({result.share * 100:.0f} %) is probably real; {keeps}"
 
 
 def _amount(value: float) -> str:
-    """Return a difference with three digits, and all of its whole ones."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    """Return a difference with three digits, and with all of its whole ones as long as a person would count them."""
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def _signed(value: float) -> str:
@@ -192,7 +192,8 @@ def notes(audited: Audited) -> list[str]:
     if 2 * sum(keep.claimed < 0 for keep in result.keeps) > len(result.keeps):
         said.append("Most keeps are worse than what they replaced; is --direction right?")
     if result.noise.source != "given" and result.candidates < FEW_CANDIDATES:
-        said.append(f"{result.candidates} candidates say little about the noise; state it with --noise if you know it.")
+        count = "1 candidate says" if result.candidates == 1 else f"{result.candidates} candidates say"
+        said.append(f"{count} little about the noise; state it with --noise if you know it.")
     if result.noise.at_edge:
         said.append("The noise may be smaller still, as with a metric that repeats; then say --noise 0.")
     return said

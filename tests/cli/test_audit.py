@@ -25,7 +25,10 @@ def test_the_first_line_says_how_much_is_real() -> None:
     result = invoke("audit", KARPATHY)
     assert result.exit_code == 0, result.output
     first = result.stdout.splitlines()[0]
-    assert first.startswith("Of 0.0282 claimed, about 0.027") and " keeps are smaller than the noise." in first
+    assert first == (
+        "Of 0.0282 claimed, about 0.0271 (96 %) is probably real; 16 of 22 keeps are smaller than the noise."
+    )
+    assert first in (DATA.parents[1] / "docs" / "audit.md").read_text(encoding="utf-8")
     assert "estimated from this log alone (90 % interval" in result.stdout
     assert "126 rows (23 kept, 102 reverted, 1 crashed)" in result.stdout
 
@@ -106,6 +109,16 @@ def test_few_candidates_are_said_to_be_few(tmp_path: Path) -> None:
     )
     assert "3 candidates say little about the noise" in invoke("audit", path).stdout
     assert "say little" not in invoke("audit", path, "--noise", "0.1").stdout
+
+
+def test_figures_stay_readable(tmp_path: Path) -> None:
+    """Whole numbers keep their digits, tiny and huge ones are shortened, and a single keep is not counted."""
+    path = write(tmp_path, "a\t30000\t0\tkeep\tx", "b\t15200\t0\tkeep\ty", "c\t31000\t0\tdiscard\tz")
+    exact = invoke("audit", path, "--noise", "0").stdout
+    assert exact.startswith("Of 14800 claimed, about 14800 (100 %) is probably real; the only keep is larger than")
+    swamped = invoke("audit", path, "--noise", "1e300").stdout
+    assert max(len(line) for line in swamped.splitlines()) < 120
+    assert " inf" not in invoke("audit", path, "--noise", "1e-320").stdout
 
 
 @pytest.mark.parametrize(

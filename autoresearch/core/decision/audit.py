@@ -382,6 +382,7 @@ def _audited(
     noise: NoiseFound,
 ) -> tuple[AuditedKeep, ...]:
     keeps, before = [], 0
+    has_noise = noise.sd > float(ladder.min()) / 2.0  # else the ladder's stand-in for none is what was used
     for index, effect in judged.items():
         claimed = float(values[index] - values[before])
         sd = noise.sd * math.sqrt(1.0 / observations[index].runs + 1.0 / observations[before].runs)
@@ -391,11 +392,11 @@ def _audited(
             AuditedKeep(
                 index=index,
                 claimed=claimed,
-                z=claimed / sd if sd > 0 else None,
+                z=claimed / sd if has_noise else None,
                 p_better=p_better,
                 expected=float(weights @ (effect.expected * ladder)),
                 verdict=verdict,
-                within_noise=claimed < sd if sd > 0 else claimed <= 0,
+                within_noise=claimed < sd if has_noise else claimed <= 0,
             )
         )
         before = index
