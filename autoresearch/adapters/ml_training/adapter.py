@@ -28,6 +28,7 @@ from autoresearch.adapters.ml_training.task import WEIGHTS
 from autoresearch.core import (
     Artifact,
     Direction,
+    EnvironmentNotReadyError,
     Knob,
     Measurement,
     Metric,
@@ -255,7 +256,13 @@ class MlAdapter:
 
     def _describe_output(self, plan: Plan, value: float, output: Path) -> None:
         """Leave beside the weights what sampling needs, so that they can be used without the cache."""
-        shutil.copyfile(plan.prepared.path / "tokenizer.json", output / "tokenizer.json")
+        try:
+            shutil.copyfile(plan.prepared.path / "tokenizer.json", output / "tokenizer.json")
+        except OSError as error:
+            raise EnvironmentNotReadyError(
+                f"The prepared data in {plan.prepared.path} cannot be read any more: {error.strerror}.\n"
+                "If somebody emptied the cache, run again: what is missing is prepared anew."
+            ) from error
         about = {"vocab_size": plan.prepared.vocab_size, "val_bpb": value, "seed": plan.seed}
         (output / "model.json").write_text(json.dumps(about), encoding="utf-8")
 

@@ -52,7 +52,30 @@ class Preset:
         return 9.0 if self.device == "cpu" else 120.0
 
 
-def _gpu(name: str, *, eval_batch_tokens: int, device: str = "cuda", **constants: str) -> Preset:
+def _gpu(
+    name: str,
+    *,
+    eval_batch_tokens: int,
+    depth: int,
+    head_dim: int,
+    context: int,
+    total_batch: int,
+    rows: int,
+    device: str = "cuda",
+) -> Preset:
+    """Return a preset for a GPU: `rows` sequences of `context` tokens per pass, `total_batch` tokens per step."""
+    constants = {
+        "DEPTH": str(depth),
+        "ASPECT": "64",
+        "HEAD_DIM": str(head_dim),
+        "MLP_RATIO": "4",
+        "CONTEXT": str(context),
+        "WINDOWS": '"SSSL"',
+        "SHORT_WINDOW": str(context // 2),
+        "VALUE_EMBEDDINGS": "True",
+        "TOTAL_BATCH": str(total_batch),
+        "DEVICE_BATCH": str(rows),
+    }
     return Preset(
         name=name,
         device=device,
@@ -73,45 +96,19 @@ def _gpu(name: str, *, eval_batch_tokens: int, device: str = "cuda", **constants
 PRESETS: Final[dict[str, Preset]] = {
     preset.name: preset
     for preset in (
-        _gpu(
-            "h100",
-            eval_batch_tokens=1 << 16,
-            DEPTH="8",
-            ASPECT="64",
-            HEAD_DIM="128",
-            CONTEXT="2048",
-            TOTAL_BATCH="524288",
-            DEVICE_BATCH="128",
-            WINDOWS='"SSSL"',
-            SHORT_WINDOW="1024",
-        ),
-        _gpu(
-            "gpu-24gb",
-            eval_batch_tokens=1 << 15,
-            DEPTH="6",
-            HEAD_DIM="64",
-            CONTEXT="1024",
-            TOTAL_BATCH="131072",
-            DEVICE_BATCH="32",
-        ),
-        _gpu(
-            "gpu-8gb",
-            eval_batch_tokens=1 << 13,
-            DEPTH="4",
-            HEAD_DIM="64",
-            CONTEXT="512",
-            TOTAL_BATCH="65536",
-            DEVICE_BATCH="32",
-        ),
+        # The original's own shape on its own card.
+        _gpu("h100", eval_batch_tokens=1 << 16, depth=8, head_dim=128, context=2048, total_batch=1 << 19, rows=128),
+        _gpu("gpu-24gb", eval_batch_tokens=1 << 15, depth=6, head_dim=64, context=1024, total_batch=1 << 17, rows=32),
+        _gpu("gpu-8gb", eval_batch_tokens=1 << 13, depth=4, head_dim=64, context=512, total_batch=1 << 16, rows=32),
         _gpu(
             "mps",
-            eval_batch_tokens=1 << 13,
             device="mps",
-            DEPTH="4",
-            HEAD_DIM="64",
-            CONTEXT="512",
-            TOTAL_BATCH="32768",
-            DEVICE_BATCH="16",
+            eval_batch_tokens=1 << 13,
+            depth=4,
+            head_dim=64,
+            context=512,
+            total_batch=1 << 15,
+            rows=16,
         ),
         Preset(
             name="cpu",
@@ -156,6 +153,29 @@ def _name_for(device: str) -> str:
     return "h100" if memory >= 70 else "gpu-24gb" if memory >= 20 else "gpu-8gb"
 
 
+def constants_of(source: str) -> dict[str, str]:
+    """Return the top-level constants of a script, as source text.
+
+    Raises:
+        SyntaxError: If it does not parse.
+
+    Example:
+        >>> constants_of("DEPTH = 2  # layers\\nx.y = 1\\n")
+        {'DEPTH': '2'}
+    """
+    return {name: ast.unparse(value) for name, value in _assigned(source).items()}
+
+
+def _assigned(source: str) -> dict[str, ast.expr]:
+    return {
+        target.id: node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
 def set_constants(source: str, constants: Mapping[str, str]) -> str:
     """Return a script with the values of top-level constants replaced, everything else byte for byte the same.
 
@@ -170,11 +190,7 @@ def set_constants(source: str, constants: Mapping[str, str]) -> str:
         >>> set_constants("DEPTH = 2  # layers\\n", {"DEPTH": "8"})
         'DEPTH = 8  # layers\\n'
     """
-    values = {
-        node.targets[0].id: node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-    }
+    values = _assigned(source)
     lines = source.splitlines(keepends=True)
     for name, new in constants.items():
         node = values[name]

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from autoresearch.adapters.ml_training.evaluate_process import (
     import_candidate,
     load_text,
 )
-from autoresearch.adapters.ml_training.presets import PRESETS
+from autoresearch.adapters.ml_training.knobs import KNOWN
+from autoresearch.adapters.ml_training.presets import PRESETS, constants_of
 from autoresearch.adapters.ml_training.sample import SampleTask, sample_text
 from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, read_task
 from autoresearch.core import (
@@ -27,6 +29,7 @@ from autoresearch.core import (
     Artifact,
     CandidateError,
     Direction,
+    EnvironmentNotReadyError,
     InvalidCandidateError,
     KeepsOutputs,
     Measurement,
@@ -169,6 +172,14 @@ def test_outputs_of_a_kept_candidate_are_enough_to_sample_from(honest: Honest, t
     assert len(text) > len("the cät")
 
 
+def test_prepared_data_that_vanished_is_the_machines_fault(adapter: MlAdapter, run: RunContext, tmp_path: Path) -> None:
+    """Somebody emptied the cache while a run was on: the candidate has no part in that."""
+    plan = adapter.plan(1, Split.SEARCH, None)
+    gone = replace(plan, prepared=replace(plan.prepared, path=tmp_path / "gone"))
+    with pytest.raises(EnvironmentNotReadyError, match="prepared data"):
+        adapter._describe_output(gone, 1.0, run.scratch)
+
+
 def test_another_split_scores_other_text(honest: Honest) -> None:
     """The weights of a training can be scored on both splits, and the values differ."""
     prepared = honest.adapter.plan(1, Split.SEARCH, None).prepared
@@ -304,13 +315,24 @@ def test_a_relative_data_path_means_the_workspaces_file(corpus: Path, cache: Pat
 
 
 def test_declared_knobs_are_constants_of_the_template() -> None:
-    """None is declared for a constant that is gone, and each has its file and its category."""
-    adapter = create_adapter({"preset": "cpu"})
-    template = adapter.workspace_files()["train.py"]
-    knobs = {knob.name: knob for knob in adapter.knobs(Artifact({"train.py": template}))}
-    assert {"DEPTH", "MATRIX_LR", "TOTAL_BATCH"} <= set(knobs)
-    assert all(knob.path == "train.py" and knob.category != "constants" for knob in knobs.values())
-    assert adapter.knobs(Artifact({"train.py": "x = ("})) == []
+    """None is declared for a constant that is gone, and each allows the value that stands there."""
+    for preset in PRESETS:
+        adapter = create_adapter({"preset": preset})
+        template = adapter.workspace_files()["train.py"]
+        knobs = {knob.name: knob for knob in adapter.knobs(Artifact({"train.py": template}))}
+        assert set(knobs) == {knob.name for knob in KNOWN}
+        values = {name: ast.literal_eval(text) for name, text in constants_of(template).items() if name in knobs}
+        for name, knob in knobs.items():
+            assert (knob.path, knob.category != "constants") == ("train.py", True)
+            if knob.choices:
+                assert values[name] in [ast.literal_eval(choice) for choice in knob.choices], name
+            elif not knob.frozen:
+                assert (knob.low or 0) <= values[name] <= (knob.high or 0), name
+
+
+def test_a_script_that_does_not_parse_has_no_knobs() -> None:
+    """Its check says what is wrong."""
+    assert create_adapter({"preset": "cpu"}).knobs(Artifact({"train.py": "x = ("})) == []
 
 
 def test_a_knob_that_turns_nothing_is_frozen() -> None:

@@ -6,23 +6,15 @@ import pytest
 
 from autoresearch.adapters.ml_training import devices
 from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
-from autoresearch.adapters.ml_training.presets import PRESETS, choose_preset, set_constants
+from autoresearch.adapters.ml_training.presets import PRESETS, choose_preset, constants_of, set_constants
 from autoresearch.core import EnvironmentNotReadyError, UsageError, Workspace
-
-
-def constants(source: str) -> dict[str, str]:
-    return {
-        node.targets[0].id: ast.unparse(node.value)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    }
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_sets_constants_that_the_template_has(name: str) -> None:
     """The workspace's train.py carries the preset's values and is otherwise the template."""
     text = MlAdapter(Options(preset=name)).workspace_files()["train.py"]
-    found = constants(text)
+    found = constants_of(text)
     for constant, value in PRESETS[name].constants.items():
         assert found[constant] == ast.unparse(ast.parse(value, mode="eval").body)
     plain = MlAdapter(Options(preset="cpu")).workspace_files()["train.py"]
@@ -33,7 +25,7 @@ def test_every_preset_sets_constants_that_the_template_has(name: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_step_of_every_preset_is_a_whole_number_of_device_batches(name: str) -> None:
     """Otherwise the template would refuse its own settings."""
-    found = constants(MlAdapter(Options(preset=name)).workspace_files()["train.py"])
+    found = constants_of(MlAdapter(Options(preset=name)).workspace_files()["train.py"])
     assert int(found["TOTAL_BATCH"]) % (int(found["DEVICE_BATCH"]) * int(found["CONTEXT"])) == 0
 
 
