@@ -24,7 +24,7 @@ from autoresearch.adapters.ml_training import harness
 # --- Settings: every constant below may be turned ---------------------------------------------------------------------
 
 # Model
-DEPTH = 1  # number of layers; the one dial for size, as the width follows it
+DEPTH = 1  # number of layers; the one dial for size, as the width follows it: a longer budget carries more
 ASPECT = 64  # channels per layer of depth: C = DEPTH * ASPECT, rounded up to whole heads
 HEAD_DIM = 64  # channels of one attention head
 MLP_RATIO = 2  # hidden channels of the feed-forward part, as a multiple of C
@@ -46,7 +46,7 @@ DEVICE_BATCH = 16  # sequences per forward pass; the rest of a step is accumulat
 MATRIX_LR = 0.015  # Muon: matrices inside the layers
 EMBEDDING_LR = 0.1  # AdamW: token and value embeddings
 HEAD_LR = 0.012  # AdamW: output matrix
-TABLE_LR = 0.4  # row-wise Adagrad: table of token pairs
+TABLE_LR = 0.4  # row-wise Adagrad: tables of pairs and triples
 SMEAR_LR = 0.02  # AdamW: shares of the previous token's input
 MUON_MOMENTUM = 0.95  # decay of Muon's mean gradient
 MUON_STEPS = 3  # Newton-Schulz iterations, at most 5
@@ -70,7 +70,7 @@ def compute_dtype(device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     if device.type == "cpu":
-        native = any(torch.cpu.get_capabilities().get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         return torch.bfloat16 if native else torch.float32
     return torch.float32
 
@@ -151,10 +151,10 @@ def attend_in_window(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     """
     B, H, T, D = q.shape
     padding = (0, 0, 0, -T % window)
-    q, k, v = (F.pad(x, padding).view(B, H, -1, window, D) for x in (q, k, v))
-    k, v = (torch.cat((F.pad(x[:, :, :-1], (0, 0, 0, 0, 1, 0)), x), dim=3) for x in (k, v))  # (B, H, T/W, 2W, D)
+    q, k, v = (F.pad(x, padding).reshape(B * H, -1, window, D) for x in (q, k, v))  # (B * H, T/W, W, D)
+    k, v = (torch.cat((F.pad(x[:, :-1], (0, 0, 0, 0, 1, 0)), x), dim=2) for x in (k, v))  # (B * H, T/W, 2W, D)
     back = torch.arange(window, device=q.device)[:, None] + window - torch.arange(2 * window, device=q.device)
-    seen = ((back >= 0) & (back < window)).repeat(q.size(2), 1, 1)  # (T/W, W, 2W)
+    seen = ((back >= 0) & (back < window)).repeat(q.size(1), 1, 1)  # (T/W, W, 2W)
     seen[0, :, :window] = False  # before the first block is only padding
     mask = torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, -torch.inf)
     return attend(q, k, v, mask).reshape(B, H, -1, D)[:, :, :T]
@@ -406,7 +406,7 @@ class RowAdagrad:
 
 
 class Optimizers:
-    """Muon for matrices, row-wise Adagrad for the table of pairs, AdamW for everything else."""
+    """Muon for matrices, row-wise Adagrad for the tables, AdamW for everything else."""
 
     def __init__(self, model: GPT) -> None:
         self.model = model
