@@ -552,7 +552,7 @@ class _Driver:
         factor = 1
         if self.limits.experiments is not None:
             factor = max(0, self.limits.experiments - self._spent().experiments)
-            left = f"{factor} experiments"
+            left = "1 experiment" if factor == 1 else f"{factor} experiments"
         hours = seconds * factor / 3600
         span = f"{hours:.1f} h" if hours >= 2 else f"{seconds * factor / 60:.1f} min"
         self.reporter.say(
