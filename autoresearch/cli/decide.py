@@ -56,7 +56,7 @@ def decide(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Judge a comparison of two arms: keep, revert, or what is still missing.
+    """Judge two arms: keep, revert, or what is missing.
 
     Looking is allowed at any time and as often as you like: the verdict is that of the first look at which a line is
     crossed.

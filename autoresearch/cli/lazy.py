@@ -33,7 +33,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "show": BuiltIn("show:show", "Show everything about one experiment."),
     "export": BuiltIn("export:export", "Write the experiments as a table or as JSON lines."),
     "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),
-    "decide": BuiltIn("decide:decide", "Judge a comparison of two arms: keep, revert, or what is still missing."),
+    "decide": BuiltIn("decide:decide", "Judge two arms: keep, revert, or what is missing."),
     "pause": BuiltIn("steer:pause", "Pause the run at work after its experiment."),
     "resume": BuiltIn("steer:resume", "Let a paused run go on."),
     "stop": BuiltIn("steer:stop", "End the run at work after its experiment."),

@@ -294,3 +294,21 @@ def test_a_perfect_repeat_is_decided(tmp_path: Path) -> None:
     """A metric without any noise is decided by any difference, without a division by zero."""
     found = decided(tmp_path, "arm,value\na,1\na,1\na,1\na,1\nb,2\nb,2\n", "--min-effect", "0.5")
     assert found["verdict"] == "keep" and math.isfinite(found["e_win"])
+
+
+def test_run_takes_the_same_rates(hill: Path, here: Path) -> None:
+    """`run --policy race` freezes alpha, beta and the smallest effect, and its experiments carry both e-values."""
+    rates = ("--alpha", "0.1", "--beta", "0.3", "--min-effect", "0.5")
+    done = invoke("run", "--adapter", "hill", "--policy", "race", *rates, "-n", "2", "--proposer", "search", "--json")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(invoke("show", "1", "-w", here / "autoresearch-hill", "--json").stdout)
+    assert shown["e_win"] > 0 and shown["e_lose"] > 0
+    again = invoke("run", "-w", here / "autoresearch-hill", "--alpha", "0.2", "-n", "3")
+    assert again.exit_code == 1 and "alpha" in again.stderr
+
+
+def test_run_refuses_rates_that_its_policy_does_not_have(hill: Path, here: Path) -> None:
+    """`bayes` has no alpha, and the sentence says what it has."""
+    done = invoke("run", "--adapter", "hill", "--alpha", "0.1", "-n", "1", "--proposer", "search", "-q")
+    assert done.exit_code == 1
+    assert "The policy bayes has no parameter 'alpha'" in done.stderr
