@@ -122,8 +122,9 @@ PRESETS: Final[dict[str, Preset]] = {
             # 0.0016 (0.0021 on 300,000): scoring them takes 2.4 s, and more would not show much more.
             eval_bytes=600_000,
             eval_batch_tokens=2048,
-            # python -m benchmarks.spread on two processors that others kept 60 to 70 % busy: 0.0018 across five seeds,
-            # 0.0038 for one seed three times, 0.0027 for all seven. What neighbours do to the speed is the larger part.
+            # python -m benchmarks.spread on two processors that others kept 50 to 65 % busy: 0.0027 across five seeds,
+            # 0.0016 for one seed three times, 0.0029 for all seven; an hour earlier, under more load, 0.0018, 0.0038
+            # and 0.0027. What neighbours do to the speed is as large as what the seed does.
             noise=0.003,
         ),
     )
