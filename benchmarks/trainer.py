@@ -5,9 +5,10 @@
     python -m benchmarks.trainer --tune --seconds 20 --seeds 1  # the plain rows at several learning rates
 
 Every run is one full measurement of the `cpu` preset, one torch thread, as the loop takes it; arms take turns, so that
-a slow quarter of an hour on the machine falls on all of them. The plain GPT (`benchmarks/plain_gpt.py`) comes in the
-shape of the original's trainer as it is scaled down (depth 4, width 128, context 256, 2,048 tokens a step) and in a
-smaller one that is better at 20 seconds, each at the best of the learning rates that `--tune` tries.
+a slow quarter of an hour on the machine falls on all of them. `train.py` has its default size at 20 seconds, a larger
+one at longer budgets (SIZES). The plain GPT (`benchmarks/plain_gpt.py`) comes in the shape of the original's trainer as
+it is scaled down (depth 4, width 128, context 256, 2,048 tokens a step), in a smaller one, and in about the shape that
+`train.py` has at 20 seconds, each at the best of the learning rates and precisions that `--tune` tries.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,20 @@ from autoresearch.adapters.ml_training.presets import set_constants
 from autoresearch.core import Measurement, RunContext, Split, Workspace
 
 PLAIN = Path(__file__).with_name("plain_gpt.py")
-ORIGINAL_SHAPE = {"DEPTH": "4", "WIDTH": "128", "CONTEXT": "256", "TOTAL_BATCH": "2048"}
-SMALL_SHAPE = {"DEPTH": "2", "WIDTH": "128", "CONTEXT": "128", "TOTAL_BATCH": "1024"}
+SHAPES = {
+    "original's shape": {"DEPTH": "4", "WIDTH": "128", "CONTEXT": "256", "TOTAL_BATCH": "2048"},
+    "small": {"DEPTH": "2", "WIDTH": "128", "CONTEXT": "128", "TOTAL_BATCH": "1024"},
+    "shape of train.py": {"DEPTH": "1", "WIDTH": "64", "HEADS": "1", "CONTEXT": "128", "TOTAL_BATCH": "2048"},
+}
 RATES = ("0.002", "0.004", "0.008")
+CHOSEN = {"original's shape": ("0.004", False), "small": ("0.004", False), "shape of train.py": ("0.008", False)}
+"""Shape -> learning rate and whether in bfloat16, the best that `--tune` found at 20 seconds."""
+
+SIZES: dict[float, dict[str, str]] = {
+    60.0: {"ASPECT": "128"},
+    300.0: {"DEPTH": "2", "ASPECT": "128", "WINDOWS": '"SL"'},
+}
+"""CPU seconds -> settings of `train.py` for so long a budget; the default ones elsewhere."""
 
 QUOTED = {20.0: 1.930, 60.0: 1.761, 300.0: 1.618}
 """CPU seconds -> bits per byte quoted for the original's own trainer, scaled down (two threads, wall-clock)."""
@@ -56,23 +68,21 @@ class Row:
         return statistics.mean(run.secondary[name] for run in self.runs)
 
 
-def plain_arm(name: str, shape: Mapping[str, str], rate: str, *, bf16: bool = False) -> Arm:
-    constants = {**shape, "LR": rate, "BF16": str(bf16)}
-    return Arm(f"plain GPT, {name}, lr {rate}{', bf16' if bf16 else ''}", set_constants(PLAIN.read_text(), constants))
+def plain_arm(shape: str, rate: str, bf16: bool) -> Arm:
+    constants = {**SHAPES[shape], "LR": rate, "BF16": str(bf16)}
+    return Arm(f"plain GPT, {shape}, lr {rate}{', bf16' if bf16 else ''}", set_constants(PLAIN.read_text(), constants))
 
 
-def compared_arms(adapter: MlAdapter) -> list[Arm]:
-    return [
-        Arm("train.py", adapter.workspace_files()["train.py"]),
-        plain_arm("original's shape", ORIGINAL_SHAPE, "0.004"),
-        plain_arm("small", SMALL_SHAPE, "0.004"),
-    ]
+def compared_arms(adapter: MlAdapter, seconds: float) -> list[Arm]:
+    size = SIZES.get(seconds, {})
+    name = " ".join(["train.py", *(f"{name}={value}" for name, value in size.items())])
+    ours = Arm(name, set_constants(adapter.workspace_files()["train.py"], size))
+    return [ours, *(plain_arm(shape, *CHOSEN[shape]) for shape in SHAPES)]
 
 
 def tuned_arms() -> list[Arm]:
-    shapes = (("original's shape", ORIGINAL_SHAPE), ("small", SMALL_SHAPE))
-    arms = [plain_arm(name, shape, rate) for name, shape in shapes for rate in RATES]
-    return [*arms, *(plain_arm(name, shape, RATES[1], bf16=True) for name, shape in shapes)]
+    in_float32 = [plain_arm(shape, rate, False) for shape in SHAPES for rate in RATES]
+    return [*in_float32, *(plain_arm(shape, RATES[1], True) for shape in SHAPES)]
 
 
 def measure(adapter: MlAdapter, arm: Arm, seed: int, seconds: float) -> Measurement:
@@ -121,7 +131,7 @@ def main() -> None:
     adapter = create_adapter({"preset": "cpu", "data": "sample"})
     with tempfile.TemporaryDirectory(prefix="trainer-") as name:
         adapter.prepare(Workspace(Path(name)))
-        arms = tuned_arms() if chosen.tune else compared_arms(adapter)
+        arms = tuned_arms() if chosen.tune else compared_arms(adapter, chosen.seconds)
         print(table(measure_all(adapter, arms, range(chosen.seeds), chosen.seconds), chosen.seconds))
 
 
