@@ -290,7 +290,7 @@ def values_endings(d: float, noise: float | None, effect: float, repetitions: in
 
 TABLES: dict[str, Callable[[bool], None]] = {
     "live": lambda quick: live_tables(4_000 if quick else 40_000),
-    "values": lambda quick: values_table(200 if quick else 4_000),
+    "values": lambda quick: values_table(200 if quick else 2_000),
     "cost": lambda quick: cost_table(20 if quick else 200),
 }
 
