@@ -116,6 +116,17 @@ def test_a_fresh_model_predicts_nothing(train: ModuleType) -> None:
     assert float(logits.detach().log_softmax(-1).exp().std()) < 1e-3
 
 
+def test_bfloat16_predicts_about_the_same(train: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probabilities in bfloat16, which a CPU may use, are within a few hundredths of those in float32."""
+    model = awake(train.build_model(V)).eval()
+    tokens = torch.randint(V, (2, 16))
+    exact = model(tokens).softmax(-1)
+    monkeypatch.setattr(train, "compute_dtype", lambda device: torch.bfloat16)
+    rounded = model(tokens).softmax(-1)
+    assert rounded.dtype == torch.float32
+    assert 0 < float((rounded - exact).abs().max()) < 0.05
+
+
 def test_windowed_attention_equals_a_banded_mask(train: ModuleType) -> None:
     """Attention in blocks gives what a full matrix with a band of `window` tokens gives."""
     q, k, v = torch.randn(3, 2, 3, 11, 8)
@@ -247,12 +258,30 @@ def test_a_second_out_of_memory_is_the_end(train: ModuleType, monkeypatch: pytes
         run_main(train, monkeypatch, 2)
 
 
-@pytest.mark.parametrize("change", [{"DEPTH": 1}, {"DEPTH": 3}, {"GRAMS": 1}, {"VALUE_EMBEDDINGS": False}])
+@pytest.mark.parametrize(
+    "change", [{"DEPTH": 1}, {"DEPTH": 3}, {"GRAMS": 1}, {"VALUE_EMBEDDINGS": True}, {"SMEAR": False}]
+)
 def test_one_dial_is_enough(train: ModuleType, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Turning a single constant leaves a model that trains."""
     for name, value in change.items():
         monkeypatch.setattr(train, name, value)
     assert len(run_main(train, monkeypatch, 1).losses) == 1
+
+
+def test_accelerators_take_a_path_of_the_same_shapes(train: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off the CPU (here: torch's device without data) forward, loss and backward pass fit, with dense gradients."""
+    monkeypatch.setattr(train, "DEPTH", 4)
+    monkeypatch.setattr(train, "WINDOWS", "SL")
+    monkeypatch.setattr(train, "SHORT_WINDOW", 4)
+    monkeypatch.setattr(train, "VALUE_EMBEDDINGS", True)
+    model = train.build_model(V).to("meta")
+    tokens = torch.zeros(2, 15, dtype=torch.int64, device="meta")
+    assert model(tokens).shape == (2, 15, V)
+    loss = train.loss_for(tokens.device)(model.features(tokens).flatten(0, 1), model.head.weight, tokens.flatten())
+    loss.backward()
+    assert all(p.grad is not None and not p.grad.is_sparse for p in model.parameters())
+    train.Muon(model.blocks.parameters()).step(0.1)
+    train.RowAdagrad(model.tables).step(0.1)
 
 
 def test_settings_are_literals_with_comments() -> None:
