@@ -222,6 +222,7 @@ BAD: list[tuple[str, str]] = [
     ("arm,value\na,1\nb,nan\n", "Line 3: value is nan"),
     ("arm,value\na,1\nb,inf\n", "Line 3: value is inf"),
     ("arm,value\na,1\nb,two\n", "Line 3: value is 'two', which is no number"),
+    ("arm,value\na,1\nb,1e200\n", "Line 3: value is 1e200, larger than any measurement"),
     ("arm,value\na,1\na,2\n", "one arm only"),
     ("arm,value\na,1\nb,2\n", "one run each"),
     ("arm,value\na,1\nb,2\nc,3\n", "3 arms (a, b, c)"),

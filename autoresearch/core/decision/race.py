@@ -25,6 +25,9 @@ from autoresearch.core.decision import Decision, race_bernoulli, race_means, rac
 
 _LARGEST_LOG = 690.0
 
+_LARGEST_D = 1e12
+"""Standard deviations beyond which an effect is not distinguished: squares of larger ones would overflow."""
+
 
 class Family(Protocol):
     """One kind of race with its data."""
@@ -116,6 +119,9 @@ def judge(family: Family, alpha: float, beta: float) -> Judgement:
     if min(won, lost) < len(win):
         decision = Decision.KEEP if won <= lost else Decision.REVERT
     low, high = family.interval(look, alpha, beta)
+    if low > high:
+        # Looks that contradict each other leave no effect unrejected; then only the bound that decided stands.
+        low, high = (low, math.inf) if decision is Decision.KEEP else (-math.inf, high)
     return Judgement(decision, look, as_e_value(win[look]), as_e_value(lose[look]), family.effect(look), low, high)
 
 
@@ -201,6 +207,7 @@ class ValueRace:
 
     def __init__(self, statistics: Sequence[race_normal.TStatistic | None], min_effect: float, d: float) -> None:
         check_effect(min_effect)
+        d = min(d, _LARGEST_D)
         self._statistics, self._min_effect, self._d = statistics, min_effect, d
         self.log_win: Sequence[float] = [0.0 if s is None else race_normal.log_win(s, d) for s in statistics]
         self.log_lose: Sequence[float] = [0.0 if s is None else race_normal.log_lose(s, d) for s in statistics]

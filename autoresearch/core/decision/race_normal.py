@@ -118,9 +118,9 @@ def log_density_ratio(t: float, dof: float, noncentrality: ArrayLike) -> Vector:
     """
     m = np.asarray(noncentrality, dtype=np.float64)[..., None]
     slope = m * (t / math.hypot(math.sqrt(dof), t))
-    root = np.sqrt(slope**2 + 4.0 * (dof + 1.0))
-    # The mode solves r^2 - slope r = dof + 1; the second form of its root serves negative slopes.
-    mode = np.where(slope > 0, (slope + root) / 2.0, 2.0 * (dof + 1.0) / (root - slope))
+    # The mode solves r^2 - slope r = dof + 1. The root that is larger in size loses no digits, and gives the other one.
+    larger = (np.abs(slope) + np.sqrt(slope**2 + 4.0 * (dof + 1.0))) / 2.0
+    mode = np.where(slope > 0, larger, (dof + 1.0) / larger)
     width = 1.0 / np.sqrt(mode**2 + dof + 1.0)
     s = width * _NODES
     grown = np.expm1(s)

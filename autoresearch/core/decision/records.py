@@ -28,6 +28,10 @@ DEFAULT_LIFT = 0.2
 """Smallest lift worth having where nobody says one."""
 
 
+_LARGEST = 1e100
+"""Squares of larger values come near the end of double precision."""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The two arms as the file calls them."""
@@ -163,6 +167,8 @@ class _Row:
             raise UsageError(
                 f"Line {self.line}: {column} is {text}; a value that was not measured is no value.\nDelete the line."
             )
+        if abs(value) > _LARGEST:
+            raise UsageError(f"Line {self.line}: {column} is {text}, larger than any measurement.\nCorrect the line.")
         return value
 
     def count(self, column: str) -> float:

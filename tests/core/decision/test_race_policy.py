@@ -164,6 +164,23 @@ def test_better_but_less_than_worth_having_is_kept() -> None:
     assert judgement.e_win == pytest.approx(math.exp(9.0))
 
 
+class Contradiction(BothCross):
+    """A race whose bounds lie the wrong way round: its looks leave no effect unrejected."""
+
+    def __init__(self, win: float, lose: float) -> None:
+        self.log_win, self.log_lose = (win,), (lose,)  # type: ignore[assignment]
+
+    def interval(self, look: int, alpha: float, beta: float) -> tuple[float, float]:
+        return 0.3, -0.3
+
+
+def test_looks_that_contradict_each_other_leave_the_deciding_bound() -> None:
+    """No effect fits; the bound that decided stands and the other one is not there."""
+    kept, reverted = judge(Contradiction(9.0, 0.0), 0.05, 0.2), judge(Contradiction(0.0, 9.0), 0.05, 0.2)
+    assert (kept.low, kept.high) == (0.3, math.inf)
+    assert (reverted.low, reverted.high) == (-math.inf, -0.3)
+
+
 def test_live_tests_go_on_until_told_otherwise() -> None:
     """Undecided proportions continue look after look; with max_looks the last one is inconclusive."""
     looks = tuple(people(100 * i, 5 * i, 100 * i, 5 * i) for i in range(1, 4))
