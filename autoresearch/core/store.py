@@ -55,6 +55,9 @@ class _Entry:
     blob: str
 
 
+_TreeKey = tuple[str | None, frozenset[tuple[str, _Entry]], frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     """The files of a commit in the workspace's folder, and which of them are the artifact (None: not said)."""
@@ -83,6 +86,8 @@ class Store:
     # Commits never change, so what was read once holds; the loop asks for the incumbent in every step.
     _snapshots: dict[str, _Snapshot] = field(default_factory=dict, repr=False, compare=False)
     _artifacts: dict[tuple[str, tuple[str, ...]], Artifact] = field(default_factory=dict, repr=False, compare=False)
+    _trees: dict[_TreeKey, str] = field(default_factory=dict, repr=False, compare=False)
+    _indexes: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, workspace: Path) -> Store:
@@ -232,18 +237,37 @@ class Store:
             command = ["hash-object", "-w", "--no-filters", "--stdin-paths"]
             _checked(self._git(command, stdin="".join(f"{path}\n" for path in paths).encode()), "hash-object")
 
-    def _write_tree(self, parent: str | None, changed: Mapping[str, _Entry], gone: Iterable[str]) -> str:
+    def _write_tree(self, parent: str | None, changed: Mapping[str, _Entry], gone: Sequence[str]) -> str:
+        """Return the tree of `parent` with these changes; a kept step's is asked for twice, first as a candidate's."""
+        key = (parent, frozenset(changed.items()), frozenset(gone))
+        tree = self._trees.get(key)
+        if tree is None:
+            tree = self._new_tree(parent, changed, gone)
+            _remember(self._trees, key, tree)
+        return tree
+
+    def _new_tree(self, parent: str | None, changed: Mapping[str, _Entry], gone: Sequence[str]) -> str:
         none = "0" * (2 * hashlib.new(self.hash_name).digest_size)
         lines = [f"0 {none}\t{self.prefix}{path}\0" for path in gone]
         lines += [f"{entry.mode} {entry.blob}\t{self.prefix}{path}\0" for path, entry in changed.items()]
         with tempfile.TemporaryDirectory(prefix="autoresearch-") as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             if parent is not None:
-                _checked(self._git(["read-tree", parent], env=index), "read-tree")
+                Path(index["GIT_INDEX_FILE"]).write_bytes(self._index_of(parent, Path(folder)))
             stdin = "".join(lines).encode()
             _checked(self._git(["update-index", "-z", "--index-info"], env=index, stdin=stdin), "update-index")
             # A partial clone lacks blobs that no candidate touches; asking for them would go to the network.
             return _id(self._git(["write-tree", "--missing-ok"], env=index), "write-tree")
+
+    def _index_of(self, commit: str, folder: Path) -> bytes:
+        """Return a private index of a commit's tree; many candidates in a row have the same parent."""
+        known = self._indexes.get(commit)
+        if known is None:
+            path = folder / "parent"
+            _checked(self._git(["read-tree", commit], env={"GIT_INDEX_FILE": str(path)}), "read-tree")
+            known = path.read_bytes()
+            _remember(self._indexes, commit, known)
+        return known
 
     def _write_commit(self, tree: str, parent: str | None, message: str, at: datetime) -> str:
         parents = ["-p", parent] if parent is not None else []
