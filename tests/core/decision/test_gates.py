@@ -59,6 +59,13 @@ def test_a_sound_split_passes_and_a_broken_one_says_what_was_found() -> None:
     assert "51.00%" in broken.reason and "50.00% was meant" in broken.reason
 
 
+def test_a_split_is_broken_above_a_thousand() -> None:
+    """The gate turns where the e-value passes 1000, and not before."""
+    first_broken = next(n for n in range(50_000, 51_000) if log_split_e([n, 100_000 - n], [0.5, 0.5]) > math.log(1000))
+    assert not split_gate(arms(first_broken, 100_000 - first_broken), HALVES).passed
+    assert split_gate(arms(first_broken - 1, 100_001 - first_broken), HALVES).passed
+
+
 def test_an_unequal_split_is_tested_against_its_own_shares() -> None:
     """Nine to one passes where nine to one was meant, and three arms are as good as two."""
     assert split_gate(arms(9_000, 1_000), {"control": 0.9, "treatment": 0.1}).passed

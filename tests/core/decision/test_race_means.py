@@ -52,6 +52,15 @@ def test_bounds_agree_with_the_verdict(mean_b: float, error: float, min_effect: 
     assert (high <= min_effect) if log_lose(means, min_effect) >= level else (high >= min_effect)
 
 
+def test_the_error_of_a_scaled_control_is_scaled() -> None:
+    """By hand: against "mu_b >= 1.5 mu_a" the error is that of mean_b less 1.5 times mean_a."""
+    means = Means(2.0, 2.4, 0.01, 0.04)
+    square = 0.04 + 1.5**2 * 0.01
+    expected = log_one_sided((1.5 * 2.0 - 2.4) / math.sqrt(square), (0.5 * 2.0) ** 2 / square)
+    assert log_lose(means, 0.5) == pytest.approx(expected, rel=1e-12)
+    assert log_win(means, 0.5) == pytest.approx(log_one_sided(0.4 / math.sqrt(0.05), 1.0 / 0.05), rel=1e-12)
+
+
 def test_nothing_is_said_of_small_samples() -> None:
     """Below a hundred units in an arm there is no limit to speak of."""
     assert means_of(arm(FEWEST_UNITS - 1, 1.0, 1.0), arm(10_000, 1.0, 1.0)) is None

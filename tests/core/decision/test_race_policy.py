@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from autoresearch.core.adapter import ArmTotals, Direction, Metric, MetricKind
 from autoresearch.core.decision import Decision, Evidence, Look, Noise, PastEvidence, Policy
+from autoresearch.core.decision.noise import estimate_noise, plug_in_sd
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.decision.race import first_crossing, judge, settling_share
+from autoresearch.core.decision.race_normal import log_lose, log_win, t_statistic
 from autoresearch.core.decision.race_policy import VALUE_LOOKS, RacePolicy
 from autoresearch.core.decision.records import read_table
 from autoresearch.core.errors import UsageError
@@ -198,6 +200,20 @@ def test_a_measured_candidate_is_compared_with_everything_known_of_the_incumbent
     verdict = RacePolicy().decide(Evidence(SCORE, (runs(13.5, 13.9),), Noise(0.5, 4), history))
     assert verdict.decision is Decision.KEEP
     assert verdict.effect == pytest.approx(13.7 - 10.025)
+
+
+def test_replicates_of_other_artifacts_tell_the_noise() -> None:
+    """e-values are those of the normal race with the reverted candidates' runs as calibration groups."""
+    reverted = runs(8.0, 8.2, 7.7)
+    verdict = RacePolicy().decide(
+        Evidence(SCORE, (runs(11.0),), Noise(0.5, 4), (BASELINE, PastEvidence(reverted, kept=False)))
+    )
+    noise = estimate_noise([BASELINE.look.treatment, reverted.treatment], SCORE.noise)
+    found = t_statistic(BASELINE.look.treatment, runs(11.0).treatment, [reverted.treatment])
+    assert noise is not None and found is not None and found.dof == 5
+    d = SCORE.min_effect / plug_in_sd(noise, 1.0)
+    assert verdict.e_win == pytest.approx(math.exp(log_win(found, d)))
+    assert verdict.e_lose == pytest.approx(math.exp(log_lose(found, d)))
 
 
 def test_a_kept_candidate_is_the_control_afterwards() -> None:
