@@ -37,6 +37,7 @@ from autoresearch.core.decision.race import (
     check_rates,
     judge,
 )
+from autoresearch.core.errors import UsageError
 
 VALUE_LOOKS = 12
 """Looks after which a race of measured values gives up where nobody says how many: a candidate that a dozen runs cannot
@@ -153,7 +154,8 @@ class RacePolicy:
         """Keep, revert or look again.
 
         Raises:
-            ValueError: If there is no smallest effect, the noise of values is unknown, or totals are impossible.
+            UsageError: If neither the policy nor the metric names a smallest effect.
+            ValueError: If the noise of values is unknown, or totals are impossible.
         """
         if evidence.looks[-1].treatment.n == 0:
             return Verdict(Decision.CONTINUE, "The candidate has not been measured yet.")
@@ -189,7 +191,13 @@ class RacePolicy:
         return VALUE_LOOKS if metric.kind is MetricKind.VALUE else math.inf
 
     def _smallest(self, metric: Metric) -> float:
-        return metric.min_effect if self._min_effect is None else self._min_effect
+        smallest = metric.min_effect if self._min_effect is None else self._min_effect
+        if smallest == 0:
+            raise UsageError(
+                f"The policy race needs to know what improvement of {metric.name} is worth having, and the metric names "
+                "none.\nGive one with --min-effect, or take --policy bayes."
+            )
+        return smallest
 
     def _family(self, evidence: Evidence) -> Family:
         metric, looks = evidence.metric, evidence.looks

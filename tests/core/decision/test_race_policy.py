@@ -253,7 +253,7 @@ def test_values_without_noise_are_refused() -> None:
 
 def test_a_metric_without_smallest_effect_is_refused() -> None:
     """A race needs something worth having; the sentence names the option."""
-    with pytest.raises(ValueError, match="--min-effect"):
+    with pytest.raises(UsageError, match="--min-effect"):
         RacePolicy().decide(Evidence(dataclasses.replace(RATE, min_effect=0.0), (people(10, 1, 10, 1),)))
 
 
