@@ -194,8 +194,8 @@ class RacePolicy:
         smallest = metric.min_effect if self._min_effect is None else self._min_effect
         if smallest == 0:
             raise UsageError(
-                f"The policy race needs to know what improvement of {metric.name} is worth having, and the metric names "
-                "none.\nGive one with --min-effect, or take --policy bayes."
+                f"The policy race needs to know what improvement of {metric.name} is worth having, and the metric "
+                "names none.\nGive one with --min-effect, or take --policy bayes."
             )
         return smallest
 
