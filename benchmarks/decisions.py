@@ -2,7 +2,8 @@
 
 Prints tables from seeded simulation through the shipped functions. A table of live tests gives, for each rule and each
 true lift, the share of tests that are kept, the share that is reverted, and the units in the treatment that a test
-takes on average. Every rule of a table sees the same simulated people.
+takes on average. Every rule of a table sees the same simulated people. The keep rules of measured adapters are in
+`benchmarks.landscapes`.
 
 Rules beside the race, all at one-sided 2.5 % (the winning side of a two-sided 5 %), as they are used in practice:
 
@@ -32,6 +33,8 @@ from autoresearch.core.decision.race_bernoulli import Counts
 from autoresearch.core.decision.race_means import two_sided_radius
 from autoresearch.core.decision.race_policy import RacePolicy
 from autoresearch.core.decision.records import Names, ValueTable
+from benchmarks import landscapes
+from benchmarks.landscapes import median_ms
 
 Vector = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -250,16 +253,9 @@ def cost_table(repeats: int) -> None:
         print(f"| {looks} | {alone:.2f} | {whole:.2f} |")
 
 
-def median_ms(work: Callable[[], object], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
-    return 1000.0 * float(np.median(seconds))
-
-
 MOST_RUNS = 10
+QUICK_RUNS = 300
+"""Runs on each landscape with `--quick`."""
 
 
 def values_table(repetitions: int) -> None:
@@ -290,8 +286,10 @@ def values_endings(d: float, noise: float | None, effect: float, repetitions: in
 
 TABLES: dict[str, Callable[[bool], None]] = {
     "live": lambda quick: live_tables(4_000 if quick else 40_000),
+    "keeps": lambda quick: landscapes.tables(QUICK_RUNS if quick else 2_000),
     "values": lambda quick: values_table(200 if quick else 2_000),
     "cost": lambda quick: cost_table(20 if quick else 200),
+    "keeps-cost": lambda quick: landscapes.cost_table(20 if quick else 200),
 }
 
 
