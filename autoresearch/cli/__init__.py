@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,4 +50,12 @@ def main() -> None:
 
     Codes: 0 done, 1 a fault in use or environment, 2 wrong usage, 130 interrupted.
     """
+    _open_closed_streams()
     app(prog_name="autoresearch")
+
+
+def _open_closed_streams() -> None:
+    """Let a stream that was closed (`>&-`, some daemons) lead nowhere, before the ledger's file gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process

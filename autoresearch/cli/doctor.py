@@ -285,6 +285,8 @@ def _damage(path: Path) -> str:
             sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         ) as connection:
             answer = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        return ""  # locked, or not to be opened at all: no damage, and opening the ledger says what it is
     except sqlite3.Error as error:
         return str(error)
     return "" if answer == "ok" else answer

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autoresearch.core.errors import UsageError
+from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 from autoresearch.core.workspace import Layout
 
 
@@ -20,6 +20,7 @@ def held(layout: Layout) -> Iterator[None]:
 
     Raises:
         UsageError: If another process holds it; names the process.
+        EnvironmentNotReadyError: If the workspace cannot be written.
     """
     import filelock
 
@@ -32,9 +33,14 @@ def held(layout: Layout) -> Iterator[None]:
             f"Another run is at work in {layout.root}: {_owner(layout)}.\n"
             "Wait for it, stop it with autoresearch stop, or use another workspace: -w DIR"
         ) from error
+    except OSError as error:
+        raise _unwritable(layout, error) from error
     owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
-    _owner_file(layout).write_text(json.dumps(owner), encoding="utf-8")
     try:
+        try:
+            _owner_file(layout).write_text(json.dumps(owner), encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(layout, error) from error
         yield
     finally:
         _owner_file(layout).unlink(missing_ok=True)
@@ -54,6 +60,13 @@ def is_held(layout: Layout) -> bool:
         return True
     lock.release()
     return False
+
+
+def _unwritable(layout: Layout, error: OSError) -> EnvironmentNotReadyError:
+    return EnvironmentNotReadyError(
+        f"{layout.state} cannot be written: {error.strerror}.\n"
+        "Free some space or make it writable, then run the same command again; it goes on where it stopped."
+    )
 
 
 def _owner_file(layout: Layout) -> Path:

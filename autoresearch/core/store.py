@@ -248,13 +248,17 @@ class Store:
 
     def _new_tree(self, parent: str | None, changed: Mapping[str, _Entry], gone: Sequence[str]) -> str:
         none = "0" * (2 * hashlib.new(self.hash_name).digest_size)
-        lines = [f"0 {none}\t{self.prefix}{path}\0" for path in gone]
-        lines += [f"{entry.mode} {entry.blob}\t{self.prefix}{path}\0" for path, entry in changed.items()]
+        # The folders around the workspace are the user's, and their names need not be UTF-8.
+        prefix = os.fsencode(self.prefix)
+        lines = [f"0 {none}\t".encode() + prefix + f"{path}\0".encode() for path in gone]
+        lines += [
+            f"{entry.mode} {entry.blob}\t".encode() + prefix + f"{path}\0".encode() for path, entry in changed.items()
+        ]
         with tempfile.TemporaryDirectory(prefix="autoresearch-") as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             if parent is not None:
                 Path(index["GIT_INDEX_FILE"]).write_bytes(self._index_of(parent, Path(folder)))
-            stdin = "".join(lines).encode()
+            stdin = b"".join(lines)
             _checked(self._git(["update-index", "-z", "--index-info"], env=index, stdin=stdin), "update-index")
             # A partial clone lacks blobs that no candidate touches; asking for them would go to the network.
             return _id(self._git(["write-tree", "--missing-ok"], env=index), "write-tree")

@@ -199,6 +199,14 @@ def test_a_reader_that_leaves_is_no_fault(filled: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_closed_output_is_no_fault(filled: Path) -> None:
+    """With every standard stream closed a command does its work and says nothing."""
+    command = f"{sys.executable} -m autoresearch export -w '{filled}' -o '{filled}/out.csv' <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], cwd=ROOT).returncode == 0
+    assert subprocess.run(["sh", "-c", command.partition(" -o ")[0] + " >&-"], cwd=ROOT).returncode == 0
+    assert (filled / "out.csv").is_file()
+
+
 def test_commands_find_the_workspace(hill: Path, filled: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current folder is meant where it is a workspace, else the only `autoresearch-*` folder that is one."""
     assert invoke("init", "--adapter", "hill").exit_code == 0

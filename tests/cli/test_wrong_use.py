@@ -178,3 +178,24 @@ def test_a_folder_that_cannot_be_made(hill: Path, here: Path) -> None:
     """A workspace below something that is no folder is refused with a sentence."""
     (here / "file").write_text("in the way")
     assert "cannot be written" in fault("init", "--adapter", "hill", "file/new")
+
+
+def test_a_state_folder_that_cannot_be_written(hill: Path, here: Path) -> None:
+    """A lock that cannot be taken is told in a sentence, and so is a disk too full for the note beside it."""
+    invoke("init", "--adapter", "hill", ".")
+    (here / ".autoresearch/lock").mkdir()
+    said = fault("run", "-q")
+    assert ".autoresearch cannot be written" in said and "run the same command again" in said
+    (here / ".autoresearch/lock").rmdir()
+    if Path("/dev/full").exists():  # Linux has a device that is always full
+        (here / ".autoresearch/owner.json").symlink_to("/dev/full")
+        assert ".autoresearch cannot be written: No space left on device" in fault("run", "-q")
+
+
+def test_a_ledger_that_cannot_be_opened_is_not_called_damaged(hill: Path, here: Path) -> None:
+    """Doctor keeps a missing permission apart from damage, whose advice would cost a ledger that is well."""
+    invoke("run", "--adapter", "hill", "-w", ".", "-n", "1", "-q")
+    (here / ".autoresearch/ledger.db-wal").mkdir()  # what a read-only folder is to SQLite, for root too
+    said = invoke("doctor")
+    assert said.exit_code == 1
+    assert "Check that it exists and may be written" in said.output and "damaged" not in said.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,6 +137,19 @@ def test_steps_change_only_the_artifact(repository: Path):
     assert git(repository, "show", f"{kept}:README.md") == "theirs"
     assert git(repository, "diff", "--name-only", "main", kept) == "train.py"
     assert git(repository, "rev-parse", f"{baseline}^") == git(repository, "rev-parse", "main")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such names")
+def test_folder_around_the_workspace_whose_name_is_no_utf8(repository: Path):
+    """A folder that an older system named in Latin-1 is in every step as it is called."""
+    name = os.fsdecode(b"l\xe4ufe")
+    (repository / name).mkdir()
+    store = Store.open(repository / name)
+    baseline = store.baseline("r1", FIRST, at=AT)
+    kept = store.commit(SECOND, parent=baseline, message="Deepen", at=AT)
+    assert store.read(kept, ["*.py"]) == SECOND
+    listing = subprocess.run(["git", "ls-tree", "-rz", kept], cwd=repository, capture_output=True, check=True).stdout
+    assert b"\tl\xe4ufe/train.py\0" in listing
 
 
 def test_modes_are_preserved(repository: Path):
