@@ -238,7 +238,7 @@ def live_tables(repetitions: int) -> None:
 def cost_table(repeats: int) -> None:
     """Print what one look of one test costs: e-values alone, and the whole verdict with its interval."""
     metric = Metric("rate", "", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.2)
-    print("\nCost of one look, median in ms")
+    print("\nCost of one look, median in ms of processor time")
     print("| looks so far | both e-values | verdict with interval |")
     print("|---|---|---|")
     for looks in (1, 28, 280):
