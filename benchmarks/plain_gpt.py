@@ -1,8 +1,10 @@
 """The comparison arm: a plain GPT trained with AdamW, on the same data, clock and evaluator as `train.py`.
 
 Written from the published description of GPT-2 and of small trainers like it: learned positions, LayerNorm before each
-part, GELU, attention by the fused kernel, tied input and output embeddings, residual projections scaled by depth,
-AdamW with weight decay on matrices, gradient clipping, linear warm-up and cosine decay over the budget.
+part, GELU, attention by the fused kernel, residual projections scaled by depth, AdamW with weight decay on matrices, gradient clipping, linear warm-up and cosine decay over the budget.
+
+Where the published settings (matrices drawn with 0.02, tied embeddings) cost this small model its start, it has what was
+found better: at 20 CPU seconds that took it from 2.61 to 2.28 bits per byte at depth 2.
 
 `benchmarks.trainer` runs it as an artifact in place of `train.py`, with shape and learning rate set for each row.
 """
@@ -25,11 +27,13 @@ TOTAL_BATCH = 2048  # tokens per step
 LR = 0.003  # peak learning rate
 WARMUP = 0.05  # share of the budget
 FINAL_LR = 0.1  # share of the peak at the end
+INIT = 0.08  # standard deviation of fresh matrices
+TIED = False  # one matrix for input and output embeddings
 BETA1 = 0.9
 BETA2 = 0.95
 WEIGHT_DECAY = 0.1
 CLIP = 1.0  # largest norm of the whole gradient
-BF16 = False  # autocast to bfloat16
+BF16 = True  # autocast to bfloat16
 
 
 class Block(nn.Module):
@@ -54,17 +58,20 @@ class PlainGPT(nn.Module):
         self.tokens, self.positions = nn.Embedding(vocab_size, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(DEPTH)))
         self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, vocab_size, bias=False)
+        if TIED:
+            self.head.weight = self.tokens.weight
         for name, p in self.named_parameters():
             if p.dim() == 2:
                 scaled = name.endswith(("mix.weight", "down.weight"))
-                nn.init.normal_(p, std=0.02 / math.sqrt(2 * DEPTH) if scaled else 0.02)
+                nn.init.normal_(p, std=INIT / math.sqrt(2 * DEPTH) if scaled else INIT)
             elif name.endswith("bias"):
                 nn.init.zeros_(p)
 
     def forward(self, tokens: Tensor) -> Tensor:
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=BF16):
             x = self.tokens(tokens) + self.positions.weight[: tokens.size(1)]
-            logits = F.linear(self.norm(self.blocks(x)), self.tokens.weight)
+            logits: Tensor = self.head(self.norm(self.blocks(x)))
         return logits.float()
 
 
