@@ -1,10 +1,11 @@
 """The comparison arm: a plain GPT trained with AdamW, on the same data, clock and evaluator as `train.py`.
 
 Written from the published description of GPT-2 and of small trainers like it: learned positions, LayerNorm before each
-part, GELU, attention by the fused kernel, residual projections scaled by depth, AdamW with weight decay on matrices, gradient clipping, linear warm-up and cosine decay over the budget.
+part, GELU, attention by the fused kernel, residual projections scaled by depth, AdamW with weight decay on matrices,
+gradient clipping, linear warm-up and cosine decay over the budget.
 
-Where the published settings (matrices drawn with 0.02, tied embeddings) cost this small model its start, it has what was
-found better: at 20 CPU seconds that took it from 2.61 to 2.28 bits per byte at depth 2.
+Published settings (matrices drawn with 0.02, tied embeddings) cost a model of this size its start. It has better
+ones: at 20 CPU seconds they took depth 2 from 2.61 to 2.28 bits per byte.
 
 `benchmarks.trainer` runs it as an artifact in place of `train.py`, with shape and learning rate set for each row.
 """
