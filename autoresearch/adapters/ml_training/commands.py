@@ -30,7 +30,7 @@ def sample(
     prompt: Annotated[str, typer.Option(help="Text to go on from.")] = "",
     tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write.")] = 200,
     temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest token; 1: as the model says.")] = 0.8,
-    seed: Annotated[int, typer.Option(help="Another seed writes another text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed writes another text.")] = 0,
 ) -> None:
     """Write text with the incumbent's saved weights."""
     from autoresearch.adapters.ml_training.sample import SampleTask, sample_text

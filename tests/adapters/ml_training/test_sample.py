@@ -80,6 +80,12 @@ def test_the_command_refuses_a_folder_that_is_no_workspace(tmp_path: Path) -> No
     assert "autoresearch init" in str(result.exception)
 
 
+def test_a_seed_that_no_generator_takes_is_refused() -> None:
+    """A number beyond 64 bits is wrong usage, not a trace out of torch."""
+    for seed in ("-1", str(2**63)):
+        assert CliRunner().invoke(app, ["sample", "--seed", seed]).exit_code == 2
+
+
 def test_data_describes_what_was_prepared(corpus: Path, cache: Path) -> None:
     """Source, folder, and documents, bytes and tokens of each split."""
     arguments = ["data", "--data", str(corpus), "--preset", "cpu", "--cache", str(cache)]
