@@ -31,6 +31,8 @@ BUILT_IN: dict[str, BuiltIn] = {
     "status": BuiltIn("status:status", "Show a run in figures."),
     "log": BuiltIn("log:log", "List the experiments of a run."),
     "show": BuiltIn("show:show", "Show everything about one experiment."),
+    "confirm": BuiltIn("confirm:confirm", "Measure the gain again, on data that no decision saw."),
+    "calibrate": BuiltIn("calibrate:calibrate", "Measure the noise, and what it hides."),
     "export": BuiltIn("export:export", "Write the experiments as a table or as JSON lines."),
     "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),
     "decide": BuiltIn("decide:decide", "Judge two arms: keep, revert, or what is missing."),

@@ -35,8 +35,10 @@ PHASES = {
     "keep": "recording",
     "revert": "recording",
     "record": "recording",
+    "confirm": "confirming",
+    "calibrate": "calibrating",
 }
-"""Node -> what a person reads."""
+"""Node of the graph, or work beside it -> what a person reads."""
 
 _REFRESH_PER_SECOND = 4
 _PLAIN_STEP = 0.25

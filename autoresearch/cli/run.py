@@ -103,6 +103,14 @@ def run(
         bool | None,
         typer.Option("--approve/--no-approve", help="Wait for autoresearch approve N each time.", show_default=False),
     ] = None,
+    confirm: Annotated[
+        bool | None,
+        typer.Option(
+            "--confirm/--no-confirm",
+            help="Confirm the gain on the holdout when a limit ends the run, if the budget allows.",
+            show_default=False,
+        ),
+    ] = None,
     new: Annotated[bool, typer.Option("--new", help="Begin a new run from the artifact as it is now.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per experiment and one for the end.")] = False,
@@ -146,6 +154,7 @@ def run(
             budget_seconds=budget_seconds,
             device=device,
             approve=approve,
+            confirm=confirm,
             options=options or None,
             new=new,
             reporter=reporter,

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 def headline(status: RunStatus, metric: Metric) -> str:
     """Return believed gain beside confirmed gain: the line that every report of ours begins with."""
+    from autoresearch.core.readmodel import share_confirmed
+
     confirmed = "not confirmed" if status.confirmed_gain is None else _gain(status.confirmed_gain, metric)
+    share = share_confirmed(status.believed_gain, status.confirmed_gain)
+    if share is not None:
+        confirmed += f" ({share:.0%} of what is believed)"
     return f"{_believed(status, metric)} | confirmed gain: {confirmed}"
 
 
@@ -79,6 +84,8 @@ def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout:
         take = f"{git} merge {branch}" if has_history else f"{git} restore --source={branch} ."
         lines.append(f"All kept steps      {git} log -p {branch}")
         lines.append(f"To take them over   {take}")
+        if status.confirmed_gain is None:
+            lines.append(f"To prove the gain   autoresearch confirm{where}")
     lines.append(f"A table             {shown_path(layout.results)}")
     lines.append(f"To go on            autoresearch run{where}")
     return "\n".join(lines) + "\n"

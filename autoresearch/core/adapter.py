@@ -339,6 +339,16 @@ class OffersFingerprint(Protocol):
 
 
 @runtime_checkable
+class OffersSplits(Protocol):
+    """Says which splits there are; an adapter that does not say is taken to have them all."""
+
+    @property
+    def splits(self) -> frozenset[Split]:
+        """What `measure` may be asked for; without `Split.HOLDOUT` nothing can be confirmed."""
+        ...
+
+
+@runtime_checkable
 class OffersCheck(Protocol):
     """Can refuse a candidate before anything is spent."""
 

@@ -104,6 +104,7 @@ def run(
     budget_seconds: float | None = None,
     device: str | None = None,
     approve: bool | None = None,
+    confirm: bool | None = None,
     options: Mapping[str, str] | None = None,
     new: bool = False,
     reporter: Reporter | None = None,
@@ -132,6 +133,7 @@ def run(
         budget_seconds: Budget of one measurement in seconds.
         device: Device of the measurements.
         approve: Wait for a person's approval before each candidate is measured.
+        confirm: Confirm what was gained when a limit ends the session, as far as the budget allows.
         options: Options of the adapter, on top of the table `[adapter]`.
         new: Begin a new run from the artifact as it is now, even where an earlier one could go on.
         reporter: Hears what happens.
@@ -159,6 +161,7 @@ def run(
         budget_seconds=budget_seconds,
         device=device,
         approve=approve,
+        confirm=confirm,
         options=options,
     )
     layout.make_state()
@@ -416,6 +419,8 @@ class _Driver:
             graph = build_graph().compile(checkpointer=saver)
             try:
                 reason = self._loop(graph, saver)
+                self._confirm()
+                reason = self.stop_wanted or reason
             except RunStoppedError as error:
                 reason, fault = str(error), error.fault
                 if not self._baseline_done():
@@ -457,6 +462,39 @@ class _Driver:
             finished = self.ledger.experiment(self.run.id, number)
             if finished is not None and finished.outcome is not None:
                 self.reporter.experiment_ended(finished)
+
+    def _confirm(self) -> None:
+        """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""
+        if not self.settings.confirm or self.stop_wanted or len(self.history.experiments) < 2:
+            return
+        from autoresearch.core import confirm, fresh
+
+        if not fresh.kept_steps(self.history.experiments):
+            self.reporter.say("Nothing was kept, so there is nothing to confirm.")
+            return
+        run = self.ledger.run(self.run.id)
+        bench = fresh.Bench(self.layout, self.ledger, run, self.adapter, self.policy, self.reporter, self._stop_wanted)
+        count = confirm.measurements_needed(bench, confirm.SEEDS)
+        seconds, spent = count * self._measure_seconds(), self._spent()
+        if self.limits.hours is not None and spent.seconds + seconds > self.limits.hours * 3600:
+            self.reporter.say(f"Not confirmed: that takes about {seconds / 60:.1f} min, and less is left.")
+            return
+        if self.limits.max_samples is not None and spent.samples + count > self.limits.max_samples:
+            self.reporter.say(f"Not confirmed: that takes {count} measurements, and fewer are left.")
+            return
+        self.reporter.say(f"Confirming: {count} measurements on the holdout, about {seconds / 60:.1f} min.")
+        try:
+            confirm.confirm(bench)
+        except UsageError as error:
+            self.reporter.say(f"Not confirmed: {error}")
+
+    def _stop_wanted(self) -> bool:
+        """Say whether a person wants the confirmation to end, by Ctrl-C or by `autoresearch stop`."""
+        for message in self.ledger.pending(self.run.id):
+            if message.command == "stop":
+                self.ledger.mark_handled(message.id)
+                self.stop_wanted = "stopped by a person"
+        return self.stop_wanted is not None
 
     def _tidy_last(self, saver: SqliteSaver) -> None:
         """Do again what a kill right after the last recording may have left undone."""
@@ -531,7 +569,9 @@ class _Driver:
         value = None
         if self.limits.target is not None:
             known = self.history
-            value = memory.belief(self.policy, self.adapter.metric, known.experiments, known.measurements).value
+            value = memory.belief(
+                self.policy, self.adapter.metric, known.experiments, known.measurements, known.calibration
+            ).value
         return limit_reached(self.limits, self._spent(), self.adapter.metric, value)
 
     def _budget_left(self) -> tuple[float | None, int | None]:

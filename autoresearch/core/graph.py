@@ -234,7 +234,9 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
     else:
         history = services.history
         measurements = {**history.measurements, experiment.id: services.ledger.measurements(experiment.id)}
-        known = memory.evidence(services.adapter.metric, history.experiments, measurements, experiment)
+        known = memory.evidence(
+            services.adapter.metric, history.experiments, measurements, experiment, history.calibration
+        )
         verdict = services.policy.decide(known)
     if verdict.decision is Decision.CONTINUE:
         return {"route": "observe", "look": look + 1, "verdict": _verdict_json(verdict)}
@@ -404,7 +406,9 @@ def request_for(services: Services, state: State) -> ProposalRequest:
         scope=adapter.scope,
         metric=metric,
         readonly=Artifact.read(services.layout.root, adapter.scope.readonly).files,
-        incumbent_value=memory.belief(services.policy, metric, known.experiments, known.measurements).value,
+        incumbent_value=memory.belief(
+            services.policy, metric, known.experiments, known.measurements, known.calibration
+        ).value,
         program=_read_program(services.layout),
         brief=adapter.brief() if isinstance(adapter, OffersBrief) else "",
         notes=tuple(services.ledger.notes(services.run.id)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from autoresearch.core import memory
+from autoresearch.core.adapter import ArmTotals, Split
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
 
 
 class History:
     """Finished experiments in the order they finished, the baseline first, and their measurements by experiment id.
 
-    Reading a whole run anew for every experiment would make the loop slower with every experiment.
+    Reading a whole run anew for every experiment would make the loop slower with every experiment. The calibration is
+    read at the beginning: nobody calibrates while the workspace's lock is held by a run.
     """
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
@@ -17,6 +20,7 @@ class History:
         self._sequence = 0
         self.experiments: list[Experiment] = []
         self.measurements: dict[int, list[MeasurementRow]] = {}
+        self.calibration: tuple[ArmTotals, ...] = memory.calibration_groups(ledger.fresh(run_id, Split.SEARCH.value))
 
     def refresh(self) -> History:
         """Read what finished since the last call, and return this history."""

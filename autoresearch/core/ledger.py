@@ -45,8 +45,10 @@ from autoresearch.core.adapter import Outcome
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 
 __all__ = [
+    "Claim",
     "ControlMessage",
     "Experiment",
+    "FreshMeasurement",
     "Ledger",
     "MeasurementRow",
     "ProposalRow",
@@ -55,7 +57,7 @@ __all__ = [
     "Totals",
 ]
 
-LEDGER_VERSION = "0001"
+LEDGER_VERSION = "0002"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
 
 CONTROL_COMMANDS = ("pause", "resume", "stop", "approve", "reject", "note")
@@ -255,6 +257,59 @@ class ControlMessage(_Table, table=True):
     author: str = ""
     created: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
     handled: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class FreshMeasurement(_Table, table=True):
+    """One measurement outside every experiment, with a seed that no decision ever saw.
+
+    It is inserted before anything is measured, so that a row on the split `holdout` is one opening of it, whatever came
+    of the measurement: without a value, a failure and a disturbance it was cut off.
+    """
+
+    __tablename__ = "fresh_measurement"
+    __table_args__ = (UniqueConstraint("run_id", "split", "commit", "seed", "attempt"),)
+
+    id: int = Field(default=None, primary_key=True)  # None until the row is inserted
+    run_id: str = Field(foreign_key="run.id")
+    split: str
+    commit: str
+    seed: int
+    attempt: int = 0
+    value: float | None = None
+    seconds: float = 0.0
+    disturbed: str | None = None
+    failed: str | None = None
+    at: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
+
+
+class Claim(_Table, table=True):
+    """A statement to other people: one artifact is better than another, with what the holdout says of it.
+
+    It is written down, with its share of the error rate and the effect to look for, before the holdout is opened.
+    Effects are in the metric's unit and positive where better.
+    """
+
+    __table_args__ = (UniqueConstraint("run_id", "subject", "commit"),)
+
+    id: int = Field(default=None, primary_key=True)  # None until the row is inserted
+    run_id: str = Field(foreign_key="run.id")
+    subject: str  # `incumbent` (against the baseline), or the number of a kept experiment (against its parent)
+    number: int  # the experiment that brought `commit`
+    commit: str
+    against: str
+    share: float  # of the error rate; all shares of a run sum to 1 at most
+    alternative: float  # effect that the e-value looks for, in standard deviations of one measurement
+    e_value: float | None = None
+    level: float | None = None
+    seeds: int = 0
+    raw: float | None = None
+    shrunk: float | None = None
+    low: float | None = None
+    high: float | None = None
+    outcome: str = "open"  # open, confirmed, unconfirmed, failed
+    reason: str = ""
+    created: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
+    judged: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,6 +580,36 @@ class Ledger:
             for row in transaction.exec(query):
                 grouped.setdefault(row.experiment_id, []).append(row)
         return grouped
+
+    # Fresh measurements and claims
+
+    def add_fresh(self, row: FreshMeasurement) -> FreshMeasurement:
+        """Insert a fresh measurement once by its key; a second call returns what is there."""
+        key = ("run_id", "split", "commit", "seed", "attempt")
+        return self._insert_once(row, **{name: getattr(row, name) for name in key})
+
+    def update_fresh(self, row_id: int, **fields: Any) -> FreshMeasurement:
+        """Change columns of a fresh measurement and return it."""
+        return self._update(FreshMeasurement, row_id, fields)
+
+    def fresh(self, run_id: str, split: str) -> list[FreshMeasurement]:
+        """Return the fresh measurements of a run on one split, in the order they were begun."""
+        query = select(FreshMeasurement).where(FreshMeasurement.run_id == run_id, FreshMeasurement.split == split)
+        with self._read() as transaction:
+            return list(transaction.exec(query.order_by(col(FreshMeasurement.id))))
+
+    def add_claim(self, row: Claim) -> Claim:
+        """Insert a claim once by run, subject and commit; a second call returns what is there."""
+        return self._insert_once(row, run_id=row.run_id, subject=row.subject, commit=row.commit)
+
+    def update_claim(self, claim_id: int, **fields: Any) -> Claim:
+        """Change columns of a claim and return it."""
+        return self._update(Claim, claim_id, fields)
+
+    def claims(self, run_id: str) -> list[Claim]:
+        """Return the claims of a run in the order they were written down, which is the order they are tested in."""
+        with self._read() as transaction:
+            return list(transaction.exec(select(Claim).where(Claim.run_id == run_id).order_by(col(Claim.id))))
 
     # Control
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from autoresearch.core.adapter import ArmTotals, Direction, Metric, MetricKind, Outcome
 from autoresearch.core.decision import Evidence, Look, Noise, PastEvidence, Policy
 from autoresearch.core.decision.noise import estimate_noise
-from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
+from autoresearch.core.ledger import Experiment, FreshMeasurement, MeasurementRow, ProposalRow
 from autoresearch.core.proposers import Change, PastExperiment
 
 MAX_FAILED_PROPOSALS = 10
@@ -77,24 +77,38 @@ def past_evidence(experiments: Sequence[Experiment], measurements: Measurements)
     return tuple(past)
 
 
-def noise_of(metric: Metric, measurements: Measurements) -> Noise | None:
-    """Return the spread between measurements of one artifact, from every replicate of the run."""
+def calibration_groups(rows: Sequence[FreshMeasurement]) -> tuple[ArmTotals, ...]:
+    """Return the totals of fresh measurements, one group per artifact; disturbed and failed ones are left out."""
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        if row.value is not None and row.disturbed is None:
+            groups.setdefault(row.commit, []).append(row.value)
+    return tuple(ArmTotals.of("calibration", values) for values in groups.values())
+
+
+def noise_of(metric: Metric, measurements: Measurements, calibration: Sequence[ArmTotals] = ()) -> Noise | None:
+    """Return the spread between measurements of one artifact, from every replicate of the run and its calibration."""
     groups = [
         ArmTotals.of(arm, values)
         for rows in measurements.values()
         for arm in ("control", "treatment")
         if len(values := [row.value for row in undisturbed(rows) if row.arm == arm]) > 1
     ]
-    return estimate_noise(groups, metric.noise)
+    return estimate_noise([*groups, *calibration], metric.noise)
 
 
 def evidence(
-    metric: Metric, experiments: Sequence[Experiment], measurements: Measurements, current: Experiment | None = None
+    metric: Metric,
+    experiments: Sequence[Experiment],
+    measurements: Measurements,
+    current: Experiment | None = None,
+    calibration: Sequence[ArmTotals] = (),
 ) -> Evidence:
     """Return all that a policy may know; without a current experiment only the history counts."""
     looks = looks_of(measurements.get(current.id, ())) if current is not None else ()
     earlier = [row for row in experiments if current is None or row.number < current.number]
-    return Evidence(metric, looks, noise_of(metric, measurements), past_evidence(earlier, measurements))
+    noise = noise_of(metric, measurements, calibration)
+    return Evidence(metric, looks, noise, past_evidence(earlier, measurements))
 
 
 def baseline_value(experiments: Sequence[Experiment], measurements: Measurements) -> float | None:
@@ -122,13 +136,17 @@ class Belief:
 
 
 def belief(
-    policy: Policy | None, metric: Metric, experiments: Sequence[Experiment], measurements: Measurements
+    policy: Policy | None,
+    metric: Metric,
+    experiments: Sequence[Experiment],
+    measurements: Measurements,
+    calibration: Sequence[ArmTotals] = (),
 ) -> Belief:
     """Return what the policy believes of the incumbent, from the whole history of the run; no gain without a policy."""
     start = baseline_value(experiments, measurements)
     if policy is None or start is None or incumbent_of(experiments) is None:
         return Belief(start, start if policy is not None else None, None)
-    gain = policy.believed_gain(evidence(metric, experiments, measurements))
+    gain = policy.believed_gain(evidence(metric, experiments, measurements, calibration=calibration))
     return Belief(start, start + metric.direction.sign * gain, gain)
 
 

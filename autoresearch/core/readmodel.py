@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from autoresearch.core import memory
+from autoresearch.core.adapter import Split
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy, policy_names
-from autoresearch.core.ledger import Ledger, Run
+from autoresearch.core.ledger import Claim, Experiment, Ledger, Run
+
+INCUMBENT = "incumbent"
+"""Subject of the claim about the incumbent; the others are about the experiment whose number they bear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,8 @@ class RunStatus:
         baseline: Mean value of the baseline; None before it is measured.
         incumbent: What the policy believes the incumbent's value to be.
         believed_gain: What the policy believes was gained, in the metric's unit, positive where better.
-        confirmed_gain: What fresh measurements confirmed; None where nothing was confirmed.
+        confirmed_gain: What fresh measurements on the holdout confirmed of the incumbent's gain; None where it is not
+            confirmed.
         usd: Dollars for proposals.
         seconds: Wall-clock seconds of all experiments.
     """
@@ -56,6 +62,19 @@ class RunStatus:
         return asdict(self)
 
 
+def confirmed_gain(claims: Sequence[Claim], incumbent: Experiment | None) -> float | None:
+    """Return the shrunk gain of the incumbent over the baseline where its claim is confirmed, else None."""
+    for claim in claims:
+        if claim.subject == INCUMBENT and incumbent is not None and claim.commit == incumbent.kept_commit:
+            return claim.shrunk if claim.outcome == "confirmed" else None
+    return None
+
+
+def share_confirmed(believed: float | None, confirmed: float | None) -> float | None:
+    """Return confirmed over believed gain; None where either is missing or nothing is believed to be gained."""
+    return confirmed / believed if believed and believed > 0 and confirmed is not None else None
+
+
 def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = None) -> RunStatus:
     """Return a run in figures.
 
@@ -72,7 +91,8 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
     metric = memory.metric_from_json(run.metric)
     if policy is None and run.policy in policy_names():
         policy = create_policy(run.policy, run.policy_parameters)
-    believed = memory.belief(policy, metric, experiments, measurements)
+    calibration = memory.calibration_groups(ledger.fresh(run.id, Split.SEARCH.value))
+    believed = memory.belief(policy, metric, experiments, measurements, calibration)
     return RunStatus(
         run=run.id,
         adapter=run.adapter,
@@ -87,7 +107,7 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
         baseline=believed.baseline,
         incumbent=believed.value,
         believed_gain=believed.gain,
-        confirmed_gain=None,
+        confirmed_gain=confirmed_gain(ledger.claims(run.id), memory.incumbent_of(experiments)),
         usd=totals.usd,
         seconds=totals.seconds,
     )

@@ -99,6 +99,7 @@ class Settings:
         budget_seconds: Budget of one measurement.
         device: Device of the measurements.
         approve: Wait for `approve N` before each measurement of a new candidate.
+        confirm: Confirm the gain when a limit ends the session, as far as the budget allows.
         limits: When the session ends.
         options: The table `[adapter]`.
     """
@@ -113,6 +114,7 @@ class Settings:
     budget_seconds: float | None = None
     device: str | None = None
     approve: bool = False
+    confirm: bool = False
     limits: Limits = field(default_factory=Limits)
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -135,6 +137,7 @@ _RUN_KEYS: dict[str, type | tuple[type, ...]] = {
     "budget_seconds": (int, float),
     "device": str,
     "approve": bool,
+    "confirm": bool,
 }
 _BUDGET_KEYS: dict[str, type | tuple[type, ...]] = {
     "experiments": int,
@@ -222,6 +225,7 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     run.add("format", FORMAT)
     run.add("adapter", adapter)
     run.add(tomlkit.comment('proposer = "search"   # claude with ANTHROPIC_API_KEY, else search'))
+    run.add(tomlkit.comment("confirm = true        # prove the gain on the holdout when a limit ends the run"))
     document.add("run", run)
     policy = tomlkit.table()
     policy.add(tomlkit.comment('name = "bayes"        # or "greedy"'))
