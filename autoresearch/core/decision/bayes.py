@@ -43,6 +43,9 @@ smooth: run to the end, EM puts the mass that data can move on a handful of grid
 EDGE = 40
 """Largest effect, in units of the noise, that the prior speaks of; what lies beyond is taken at its word."""
 
+_FARTHEST = 1e300
+"""Largest value, in units of the noise, that is reckoned with."""
+
 LEARN_EVERY = 1.25
 """The prior is learned anew whenever the number of candidates has grown by this factor: in simulation as good as after
 every candidate, at a third of the time."""
@@ -374,7 +377,9 @@ def _in_units(totals: ArmTotals, scale: float) -> tuple[float, float]:
     """Return mean and sampling variance of measurements in units of the noise, higher is better."""
     if not math.isfinite(totals.total):
         raise ValueError(f"The sum over {totals.arm} is {totals.total}; a value that is not finite cannot be judged.")
-    return totals.mean / scale, 1.0 / totals.n
+    # A diverged candidate's value may be finite, but not when divided by the noise; and one infinity in the history
+    # would leave no belief about anything after it.
+    return max(-_FARTHEST, min(_FARTHEST, totals.mean / scale)), 1.0 / totals.n
 
 
 def _fold(evidence: Evidence, scale: float) -> _Filter:

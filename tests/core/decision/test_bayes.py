@@ -235,6 +235,16 @@ def test_missing_baseline_is_refused() -> None:
         BayesPolicy().decide(evidence([]))
 
 
+def test_largest_number_leaves_the_belief_standing() -> None:
+    """A diverged candidate whose value overflows in units of the noise is reverted, and the next one judged as ever."""
+    small, before = Noise(0.001, math.inf), [past(1.0, 1.001), past(1.1, kept=True)]
+    diverged = BayesPolicy().decide(evidence(before, look(-1.7e308), noise=small))
+    assert diverged.decision is Decision.REVERT and diverged.effect is not None and math.isfinite(diverged.effect)
+    after = [*before, past(-1.7e308)]
+    assert BayesPolicy().decide(evidence(after, look(1.2), noise=small)).decision is Decision.KEEP
+    assert BayesPolicy().believed_gain(evidence(after, noise=small)) == pytest.approx(0.1, abs=0.01)
+
+
 def test_value_that_is_not_finite_is_refused() -> None:
     """A nan that slipped through the gates is not judged."""
     with pytest.raises(ValueError, match="not finite"):
