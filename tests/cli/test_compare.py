@@ -10,6 +10,7 @@ import pytest
 from autoresearch.cli.compare import answer, comparison_as_json, comparison_text
 from autoresearch.core import Direction, Metric
 from autoresearch.core.compare import Comparison, Contestant, Contrast, Plan, RunFigures, contrast
+from tests.anthropic_server import KEY, AnthropicServer, Says
 from tests.cli.conftest import invoke
 
 PAGE = Path(__file__).parents[2] / "docs" / "compare.md"
@@ -122,6 +123,43 @@ def test_policies_compete_offline(hill: Path, here: Path) -> None:
     assert "measuring" not in again.stdout
     assert "one run of each, so no interval" in again.stdout
     assert "Every run lies below compare-hill" in again.stdout
+
+
+def test_claude_is_charged_for_what_it_gains(hill: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a server on this machine: its fee and its true gain are in the table, and the question is asked."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    idea = {
+        "hypothesis": "The best height is lower.", "category": "optimizer", "expected_effect": "4 lower",
+        "edits": [{"path": "hill.py", "search": "HEIGHT = 8.0", "replace": "HEIGHT = 4.0"}], "files": [],
+    }  # fmt: skip
+    with AnthropicServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        server.script(Says(json.dumps(idea)))
+        words = (
+            "compare",
+            "--adapter",
+            "hill",
+            "--seeds",
+            "1",
+            "-n",
+            "1",
+            "--fresh",
+            "2",
+            "-w",
+            "both",
+            "--max-usd",
+            "1",
+        )
+        result = invoke(*words, "--json")
+        assert result.exit_code == 0, result.stderr
+        assert len(server.requests) == 1
+    free, dear = json.loads(result.stdout)["contestants"]
+    assert (free["proposer"], free["usd"], free["gain_per_usd"]) == ("search", 0, None)
+    assert dear["proposer"] == "claude" and dear["usd"] > 0
+    assert dear["true_gain"] == pytest.approx(17**0.5 - 1, abs=0.01), "from (3, 8) to (3, 4), seen from (4, 4)"
+    assert dear["gain_per_usd"] == pytest.approx(dear["true_gain"] / dear["usd"])
+    text = invoke(*words, "-q").stdout
+    assert text.startswith("Does claude earn its fee here? These runs cannot tell: claude gained")
 
 
 def test_the_artifact_of_a_workspace_is_where_all_begin(hill: Path, here: Path) -> None:
