@@ -6,6 +6,7 @@ import atexit
 import ipaddress
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ def _session_home() -> Path:
 def _prepare_environment() -> None:
     """Set up this process and, through the environment, every child; must run before torch or langgraph is imported."""
     home = _session_home()
+    # Started in the background of a script, or under nohup, these come ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for name in [name for name in os.environ if name in _SECRETS or name.startswith(("LANGCHAIN_", "LANGSMITH_"))]:
         del os.environ[name]
     for name in _ONE_THREAD:

@@ -40,8 +40,10 @@ class Limits:
             value = getattr(self, field.name)
             if value is None:
                 continue
-            if not math.isfinite(value) or (value < 0 and field.name != "target"):
-                raise UsageError(f"The limit {field.name} must be a number of zero or more, not {value}.")
+            if not math.isfinite(value):
+                raise UsageError(f"The limit {field.name} must be a number, not {value}.")
+            if value < 0 and field.name != "target":
+                raise UsageError(f"The limit {field.name} must be zero or more, not {value}.")
 
     def as_json(self) -> dict[str, Any]:
         """Return the limits that are set."""

@@ -332,7 +332,7 @@ class _Driver:
                 f"{self.layout.root} holds no artifact: nothing matches {', '.join(self.adapter.scope.editable)}.\n"
                 f"Write one with autoresearch init --adapter {name} DIR, or put your own file there."
             )
-        run_id = f"{name}-{now:%Y%m%d-%H%M%S}"
+        run_id = self._free_id(f"{name}-{now:%Y%m%d-%H%M%S}")
         commit = self.store.baseline(run_id, artifact, at=now)
         self.reporter.say(f"Run {run_id}: policy {self.policy.name}, proposals by {self.proposer.name}.")
         return self.ledger.add_run(
@@ -357,6 +357,15 @@ class _Driver:
                 created=now,
             )
         )
+
+    def _free_id(self, wanted: str) -> str:
+        """Return the wanted id, numbered where a run of the same second, or a clock set back, already took it."""
+        taken = {run.id for run in self.ledger.runs()}
+        candidate, count = wanted, 1
+        while candidate in taken or self.store.head(candidate) is not None:
+            count += 1
+            candidate = f"{wanted}-{count}"
+        return candidate
 
     def _resume(self, run: Run) -> None:
         """Say what was found, and refuse to compare values that are not comparable."""
@@ -415,10 +424,10 @@ class _Driver:
     def work(self) -> RunResult:
         """Run experiments until something ends the session; write down why."""
         fault = False
-        with self._signals(), _checkpointer(self.layout) as saver:
-            graph = build_graph().compile(checkpointer=saver)
+        with self._signals():
             try:
-                reason = self._loop(graph, saver)
+                with _checkpointer(self.layout, self.reporter) as saver:
+                    reason = self._loop(build_graph().compile(checkpointer=saver), saver)
                 self._confirm()
                 reason = self.stop_wanted or reason
             except RunStoppedError as error:
@@ -435,7 +444,7 @@ class _Driver:
                 # The ledger must not say "running" of a session that a bug ended; the traceback goes on its way.
                 self._end(f"error: {type(error).__name__}: {error}")
                 raise
-        self._end(reason)
+            self._end(reason)
         return RunResult(
             status=status_of(self.ledger, self.ledger.run(self.run.id), at_work=True, policy=self.policy),
             reason=reason,
@@ -669,25 +678,30 @@ class _Driver:
             yield  # signal handlers belong to the main thread; a caller elsewhere steers by the control table
             return
 
-        def on_interrupt(number: int, frame: object) -> None:
+        names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+        # Under nohup, or in the background of a script, some signals come ignored: then they are meant to be.
+        heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+
+        def stop_at_once() -> None:
+            for number in heard:
+                signal.signal(number, signal.SIG_IGN)  # a third Ctrl-C must not break the tidying up
+            raise KeyboardInterrupt
+
+        def on_signal(number: int, frame: object) -> None:
             self.interrupts += 1
-            if self.interrupts > 1:
-                raise KeyboardInterrupt
+            if number != signal.SIGINT or self.interrupts > 1:
+                stop_at_once()
             self.stop_wanted = "interrupted after finishing the experiment"
             self.reporter.say("Finishing this experiment; press Ctrl-C again to stop at once.")
 
-        def on_terminate(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
-
-        previous = {signal.SIGINT: signal.signal(signal.SIGINT, on_interrupt)}
-        for name in ("SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                previous[getattr(signal, name)] = signal.signal(getattr(signal, name), on_terminate)
+        for number in heard:
+            signal.signal(number, on_signal)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            for number in heard:
+                signal.signal(number, before[number])
 
     def _end(self, reason: str) -> None:
         """Write down why the session ended."""
@@ -742,15 +756,35 @@ def _session_seconds(session: Session, ledger: Ledger) -> float:
 
 
 @contextmanager
-def _checkpointer(layout: Layout) -> Iterator[SqliteSaver]:
+def _checkpointer(layout: Layout, reporter: Reporter) -> Iterator[SqliteSaver]:
     """Open LangGraph's checkpointer; its file holds the experiment in flight and nothing else."""
-    connection = sqlite3.connect(layout.checkpoints, check_same_thread=False)
+    try:
+        saver = _open_saver(layout.checkpoints)
+    except sqlite3.DatabaseError:
+        # Nothing but the place in one experiment is lost: what it proposed and measured is in the ledger.
+        reporter.say(f"{layout.checkpoints} was damaged and is made anew; the experiment in flight starts over.")
+        for suffix in ("", "-wal", "-shm"):
+            layout.checkpoints.with_name(layout.checkpoints.name + suffix).unlink(missing_ok=True)
+        saver = _open_saver(layout.checkpoints)
+    try:
+        yield saver
+    finally:
+        saver.conn.close()
+
+
+def _open_saver(path: Path) -> SqliteSaver:
+    """Open the checkpoints and read them once, so that damage shows now."""
+    connection = sqlite3.connect(path, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        yield SqliteSaver(connection)
-    finally:
+        saver = SqliteSaver(connection)
+        saver.setup()
+        connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+    except sqlite3.DatabaseError:
         connection.close()
+        raise
+    return saver
 
 
 @contextmanager

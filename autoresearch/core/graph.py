@@ -175,7 +175,9 @@ def propose(state: State, runtime: Runtime[Services]) -> State:
     row = _proposal_row(services, number, attempt)
     if row is None:
         row = services.ledger.add_proposal(_ask(services, state))
-    if row.status in ("failed", "refused", "crashed"):
+    if row.status == "crashed":  # only where the checkpoints were lost: ask for the repair again
+        return {"route": "propose", "attempt": attempt + 1, "repair": state.get("repair", 0) + 1}
+    if row.status in ("failed", "refused"):
         return {"route": "propose", "attempt": attempt + 1}
     return {"route": "check", "attempt": attempt}
 
@@ -370,6 +372,7 @@ def _ask(services: Services, state: State) -> ProposalRow:
     _stop_when_hopeless(services)
     try:
         proposal = services.proposer.propose(request_for(services, state))
+        _demand_text(proposal)
     except ProposalError as error:
         row = _failed_row(services, number, attempt, error)
         if isinstance(error, NothingLeftToProposeError | BudgetExhaustedError):
@@ -377,6 +380,14 @@ def _ask(services: Services, state: State) -> ProposalRow:
             raise RunStoppedError(str(error)) from error
         return row
     return _row_of(services, number, attempt, proposal, parent, proposer=services.proposer.name)
+
+
+def _demand_text(proposal: Proposal) -> None:
+    """Refuse half characters (lone surrogates), which a model's answer may hold and no file or table can."""
+    try:
+        "".join([proposal.hypothesis, proposal.category, *proposal.artifact.files.values()]).encode()
+    except UnicodeEncodeError as error:
+        raise ProposalError("The proposal holds half a character, which is no text.", cost=proposal.cost) from error
 
 
 def _stop_when_hopeless(services: Services) -> None:
@@ -604,7 +615,11 @@ def _measurement_row(
 def _crashed(services: Services, state: State, experiment: Experiment, error: CandidateError) -> State:
     """Send a crash back to the proposer, at most twice; end the experiment otherwise."""
     if state["number"] == 0:
-        raise RunStoppedError(f"the baseline cannot be measured: {error}", fault=True) from error
+        raise RunStoppedError(
+            f"The baseline cannot be measured: {error}\n"
+            "Repair the artifact in the workspace, then begin again with it: autoresearch run --new",
+            fault=True,
+        ) from error
     services.ledger.update_experiment(experiment.id, log_tail=error.log_tail)
     if isinstance(error, InvalidCandidateError):
         return {"route": "revert", "outcome": Outcome.INVALID.value, "reason": str(error), "verdict": {}}

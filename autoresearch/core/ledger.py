@@ -430,15 +430,12 @@ class Ledger:
     def runs(self) -> list[Run]:
         """Return every run, oldest first."""
         with self._read() as transaction:
-            return list(transaction.exec(select(Run).order_by(col(Run.created), col(Run.id))))
+            return list(transaction.exec(_runs_in_order()))
 
     def latest_run(self, adapter: str | None = None) -> Run | None:
         """Return the run that began last, of one adapter where it is named; None where there is none."""
-        query = select(Run).order_by(col(Run.created).desc(), col(Run.id).desc()).limit(1)
-        if adapter is not None:
-            query = query.where(Run.adapter == adapter)
-        with self._read() as transaction:
-            return transaction.exec(query).first()
+        found = [run for run in self.runs() if adapter is None or run.adapter == adapter]
+        return found[-1] if found else None
 
     def update_run(self, run_id: str, **fields: Any) -> Run:
         """Change columns of a run and return it."""
@@ -704,6 +701,14 @@ class Ledger:
             if fields:
                 transaction.execute(update(table).where(inspect(table).primary_key[0] == key).values(**fields))
             return _found(transaction, table, key)
+
+
+def _runs_in_order() -> Any:
+    """Return the query for runs in the order they began: by first session, because clocks are set back at times."""
+    first = func.min(Session.id)
+    joined = select(Run).outerjoin(Session, col(Session.run_id) == col(Run.id)).group_by(col(Run.id))
+    # A run that was killed before its first session began is the newest.
+    return joined.order_by(first.asc().nulls_last(), col(Run.created), col(Run.id))
 
 
 def _added(transaction: Transaction, row: Row) -> Row:

@@ -92,7 +92,7 @@ class Settings:
         adapter: Name of the adapter.
         proposer: `claude`, `search`, another registered name, or None: claude with a key, else search.
         model: Model of the proposer.
-        policy: `bayes`, `greedy` or another registered name; None: the default for the kind of adapter.
+        policy: `bayes`, `race`, `greedy` or another registered name; None: the default for the kind of adapter.
         policy_parameters: Parameters of the policy.
         seed: Base seed (0 where none is chosen); measurement k of an artifact uses seed + k, for every artifact alike.
         baseline_runs: How often the baseline is measured at first; None: 3, or 2 where the adapter states its noise.
@@ -117,6 +117,17 @@ class Settings:
     confirm: bool = False
     limits: Limits = field(default_factory=Limits)
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Room above for the seeds that are counted up from the base.
+        if self.seed is not None and not 0 <= self.seed < 2**62:
+            raise UsageError(f"The seed must be a whole number from 0 to 2^62, not {self.seed}.")
+        if self.baseline_runs is not None and self.baseline_runs < 1:
+            raise UsageError(f"The baseline must be measured at least once, not {self.baseline_runs} times.")
+        if self.budget_seconds is not None and not 0 < self.budget_seconds < float("inf"):
+            raise UsageError(
+                f"The budget of one measurement must be a positive number of seconds, not {self.budget_seconds}."
+            )
 
     def overlay(self, **choices: Any) -> Settings:
         """Return these settings with every choice that is not None in place; mappings are merged key by key."""
@@ -162,6 +173,10 @@ def read_settings(layout: Layout) -> Settings:
         raise UsageError(
             f"{layout.root} is no workspace: it has no {CONFIG_NAME}.\n"
             "Make one with autoresearch init --adapter NAME DIR, or name another with -w DIR."
+        ) from error
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"{layout.config} cannot be read: {error.strerror}.\nIt must be a file that you may read."
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{layout.config} is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
@@ -228,7 +243,7 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     run.add(tomlkit.comment("confirm = true        # prove the gain on the holdout when a limit ends the run"))
     document.add("run", run)
     policy = tomlkit.table()
-    policy.add(tomlkit.comment('name = "bayes"        # or "greedy"'))
+    policy.add(tomlkit.comment('name = "bayes"        # or "greedy", "race"'))
     document.add("policy", policy)
     budget = tomlkit.table()
     budget.add("experiments", 100)

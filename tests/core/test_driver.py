@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def test_a_machine_that_is_always_disturbed_gives_no_verdict(tmp_path: Path) -> 
 def test_a_baseline_that_cannot_be_measured_stops_the_run(tmp_path: Path) -> None:
     """Without a baseline there is nothing to compare with."""
     root = make_workspace(tmp_path / "w", number="three")
-    with pytest.raises(RunStoppedError, match="the baseline cannot be measured: 'three' is no number"):
+    with pytest.raises(RunStoppedError, match="The baseline cannot be measured: 'three' is no number"):
         go(root, ["2"], experiments=1)
 
 
@@ -241,7 +242,6 @@ def test_new_begins_another_run(tmp_path: Path) -> None:
     """`--new` leaves the old run as it is."""
     root = make_workspace(tmp_path / "w")
     first = go(root, ["2"], experiments=1)
-    time.sleep(1.1)  # the id of a run carries its second
     second = go(root, ["1"], experiments=1, new=True)
     assert second.status.run != first.status.run and second.status.experiments == 1
 
@@ -444,6 +444,77 @@ def test_pause_holds_the_run_until_resume(tmp_path: Path) -> None:
     )
     helper.join()
     assert seen == ["paused"] and result.status.experiments == 2
+
+
+def test_damaged_checkpoints_are_made_anew(tmp_path: Path) -> None:
+    """Only the place in the experiment is lost: its proposal and measurements are read back from the ledger."""
+    root = make_workspace(tmp_path / "w")
+    broken = {"2"}
+
+    def fault(text: str) -> None:
+        if text in broken:
+            raise EnvironmentNotReadyError("No GPU is visible.")
+
+    with pytest.raises(EnvironmentNotReadyError):
+        go(root, ["oops", "2"], SquareAdapter(fault=fault), experiments=1)
+    broken.clear()
+    (root / ".autoresearch" / "checkpoints.db").write_bytes(os.urandom(5000))
+    listening = Listening()
+    result = run(SquareAdapter(), workspace=root, proposer=FakeProposer([]), reporter=listening)
+    assert result.status.kept == 1 and experiments(root)[1].repairs == 1
+    assert any("checkpoints.db was damaged" in text for text in listening.said)
+
+
+def test_half_a_character_is_a_failed_proposal(tmp_path: Path) -> None:
+    """What no file can hold never reaches the ledger or git."""
+    root = make_workspace(tmp_path / "w")
+    proposer = FakeProposer(["\ud800", "2"])
+    run(SquareAdapter(), workspace=root, proposer=proposer, policy="greedy", baseline_runs=1, experiments=1)
+    assert "half a character" in proposer.requests[1].refused[0]
+
+
+def test_a_hangup_that_comes_ignored_stays_ignored(tmp_path: Path) -> None:
+    """Under nohup a run outlives its terminal."""
+    root = make_workspace(tmp_path / "w")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        result = run(
+            SquareAdapter(),
+            workspace=root,
+            proposer=HalvingProposer(),
+            policy="greedy",
+            experiments=2,
+            reporter=Listening(on_phase=lambda number, phase: os.kill(os.getpid(), signal.SIGHUP)),
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not result.interrupted and result.status.experiments == 2
+
+
+def test_many_interrupts_leave_a_tidy_end(tmp_path: Path) -> None:
+    """Whoever leans on Ctrl-C still gets a session with a reason, and no trace."""
+    root = make_workspace(tmp_path / "w")
+
+    def interrupt(number: int, phase: str) -> None:
+        if (number, phase) == (1, "observe"):
+            for _ in range(8):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    listening = Listening(on_phase=interrupt)
+    result = run(SquareAdapter(), workspace=root, proposer=HalvingProposer(), policy="greedy", reporter=listening)
+    assert result.reason == "interrupted at once" and result.status.state == "stopped"
+
+
+def test_the_run_that_began_last_goes_on_whatever_the_clock_says(tmp_path: Path) -> None:
+    """A clock set back does not bring an older run back."""
+    root = make_workspace(tmp_path / "w")
+    first = go(root, ["2"], experiments=1)
+    second = go(root, ["1"], experiments=1, new=True)
+    assert first.status.run != second.status.run
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        ledger.update_run(first.status.run, created=ledger.run(second.status.run).created + timedelta(days=1))
+        latest = ledger.latest_run()
+    assert latest is not None and latest.id == second.status.run
 
 
 def test_the_first_interrupt_finishes_the_experiment(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("[budget]\nexperiments = true\n", "wrong type: True"),
         ("[policy]\nkeep_at = 'high'\n", r"\[policy\] keep_at must be a number"),
         ("[budget]\nhours = -1\n", "The limit hours"),
+        ("[run]\nseed = -5\n", "The seed must be"),
+        ("[run]\nbaseline_runs = 0\n", "at least once"),
+        ("[run]\nbudget_seconds = nan\n", "positive number of seconds"),
         ("run = 1\n", r"\[run\] must be a table"),
     ],
 )
