@@ -468,9 +468,8 @@ class _Driver:
                 self._say_estimate(number)
                 estimated = True
             self._one_experiment(graph, saver, number)
-            finished = self.ledger.experiment(self.run.id, number)
-            if finished is not None and finished.outcome is not None:
-                self.reporter.experiment_ended(finished)
+            if self.history.experiments and self.history.experiments[-1].number == number:
+                self.reporter.experiment_ended(self.history.experiments[-1])
 
     def _confirm(self) -> None:
         """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""

@@ -103,6 +103,7 @@ class Services:
     reporter: Reporter
     now: Callable[[], datetime]
     sleep: Callable[[float], None] = time.sleep
+    in_flight: dict[int, Experiment] = field(default_factory=dict)
     budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
 
 
@@ -265,7 +266,7 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
             artifact, parent=experiment.parent_commit, message=message, at=experiment.started
         )
         services.store.keep(services.run.id, commit, parent=experiment.parent_commit)
-    services.ledger.update_experiment(experiment.id, kept_commit=commit, candidate_commit=commit)
+    _hold(services, services.ledger.update_experiment(experiment.id, kept_commit=commit, candidate_commit=commit))
     if isinstance(services.adapter, KeepsOutputs):
         scratch = _scratch(services, state)
         if scratch.is_dir():
@@ -348,9 +349,16 @@ def _need_proposal(services: Services, state: State) -> ProposalRow:
 
 
 def _need_experiment(services: Services, number: int) -> Experiment:
-    row = services.ledger.experiment(services.run.id, number)
+    """Return the experiment in flight; read once per session and experiment, as nobody else writes to it."""
+    row = services.in_flight.get(number) or services.ledger.experiment(services.run.id, number)
     assert row is not None, "check begins the experiment before any later node runs"
+    _hold(services, row)
     return row
+
+
+def _hold(services: Services, row: Experiment) -> None:
+    services.in_flight.clear()
+    services.in_flight[row.number] = row
 
 
 def _incumbent_commit(services: Services) -> str:
@@ -409,7 +417,8 @@ def request_for(services: Services, state: State) -> ProposalRequest:
     adapter, metric = services.adapter, services.adapter.metric
     baseline = services.store.read(services.run.baseline_commit, adapter.scope.editable)
     usd_left, tokens_left = services.budget_left()
-    mine = services.ledger.proposals(services.run.id, state["number"])
+    # The first attempt has nothing behind it.
+    mine = services.ledger.proposals(services.run.id, state["number"]) if state.get("attempt", 0) else []
     return ProposalRequest(
         number=state["number"],
         artifact=parent,
@@ -532,7 +541,8 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
         )
     )
     if begun.fingerprint != candidate.fingerprint:  # it began with a candidate that crashed
-        services.ledger.update_experiment(begun.id, **fields)
+        begun = services.ledger.update_experiment(begun.id, **fields)
+    _hold(services, begun)
     folder = _artifact_folder(services, state)
     shutil.rmtree(folder, ignore_errors=True)
     candidate.write(folder)
@@ -620,7 +630,7 @@ def _crashed(services: Services, state: State, experiment: Experiment, error: Ca
             "Repair the artifact in the workspace, then begin again with it: autoresearch run --new",
             fault=True,
         ) from error
-    services.ledger.update_experiment(experiment.id, log_tail=error.log_tail)
+    _hold(services, services.ledger.update_experiment(experiment.id, log_tail=error.log_tail))
     if isinstance(error, InvalidCandidateError):
         return {"route": "revert", "outcome": Outcome.INVALID.value, "reason": str(error), "verdict": {}}
     if error.early:
