@@ -349,6 +349,15 @@ class OffersSplits(Protocol):
 
 
 @runtime_checkable
+class OffersReadiness(Protocol):
+    """Can say quickly that this machine will not do, before a workspace is made for it."""
+
+    def check_ready(self) -> None:
+        """Raise `EnvironmentNotReadyError` when something is missing that `prepare` would miss; fetch nothing."""
+        ...
+
+
+@runtime_checkable
 class OffersCheck(Protocol):
     """Can refuse a candidate before anything is spent."""
 

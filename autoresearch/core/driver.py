@@ -24,7 +24,15 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from autoresearch.core import lock, memory, registry
-from autoresearch.core.adapter import Adapter, LiveAdapter, OffersEstimate, OffersWorkspace, RunContext, Workspace
+from autoresearch.core.adapter import (
+    Adapter,
+    LiveAdapter,
+    OffersEstimate,
+    OffersReadiness,
+    OffersWorkspace,
+    RunContext,
+    Workspace,
+)
 from autoresearch.core.artifact import Artifact
 from autoresearch.core.budget import Limits, Spent, limit_reached
 from autoresearch.core.decision import Policy
@@ -213,6 +221,9 @@ def _settings_of(
     if not by_name and not layout.config.exists():
         return Settings(adapter=None)  # the Python API with an adapter object needs no configuration
     if not layout.config.exists() and adapter is not None:
+        created, _ = registry.create_adapter(adapter, options)
+        if isinstance(created, OffersReadiness):
+            created.check_ready()
         create_workspace(layout, adapter, options)
         reporter.say(f"Made a workspace in {layout.root}")
     settings = read_settings(layout)

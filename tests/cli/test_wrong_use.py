@@ -26,6 +26,15 @@ def test_an_unknown_adapter_names_those_there_are(hill: Path, here: Path) -> Non
     assert list(here.iterdir()) == []
 
 
+def test_a_machine_without_the_device_gets_no_workspace(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workspace with a large GPU's settings would only stand in the way of the preset that fits."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    said = fault("run", "--adapter", "ml", "--preset", "h100", "-q")
+    assert "No CUDA device is visible" in said and "--preset cpu" in said
+    assert list(here.iterdir()) == []
+
+
 def test_no_workspace_and_no_adapter(here: Path) -> None:
     """Every command says how to come by a workspace."""
     assert "--adapter NAME" in fault("run")

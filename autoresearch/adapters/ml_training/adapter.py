@@ -166,9 +166,17 @@ class MlAdapter:
             EnvironmentNotReadyError: If torch, the device or the text is missing.
             UsageError: If the data option names nothing.
         """
+        self.check_ready()
+        self._prepared = self.prepare_text(workspace)
+
+    def check_ready(self) -> None:
+        """Check for torch and the device.
+
+        Raises:
+            EnvironmentNotReadyError: If torch or the device is missing.
+        """
         devices.require_torch()
         devices.demand_device(self._device(None), self.preset.name)
-        self._prepared = self.prepare_text(workspace)
 
     def prepare_text(self, workspace: Workspace) -> PreparedData:
         """Fetch, split and tokenize the text without asking for a device; see `prepare`."""
