@@ -24,7 +24,7 @@ from autoresearch.core.budget import Limits
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 from autoresearch.core.fresh import CONFIRM_SEED, ArmFailedError, bench_at, kept_steps, rounds
-from autoresearch.core.graph import Reporter
+from autoresearch.core.graph import BASELINE_FAILED, PROPOSER_FAILED, Reporter
 from autoresearch.core.ledger import Ledger, Run, Totals
 from autoresearch.core.proposers import Proposer
 from autoresearch.core.readmodel import status_of
@@ -42,8 +42,7 @@ MOST_RUNS = 100
 
 # Reasons after which a run goes on when it is asked to, by how they begin: it was cut off, or a person must mend
 # something first, or it may have been asked for fewer experiments then. After any other it has come to its end.
-_CUT_OFF = ("interrupted", "environment", "stopped", "error")
-_TO_MEND = ("the proposer failed", "the baseline cannot be measured")
+_TO_MEND = (PROPOSER_FAILED, BASELINE_FAILED)
 _EXTENDABLE = ("experiments:",)
 
 
@@ -473,7 +472,7 @@ def _run(entry: _Entry, plan: Plan, files: Mapping[str, str], reporter: Reporter
             f"The run in {entry.layout.root} ended before its time: {result.reason}.\n"
             "Mend that and run the same command again; it goes on where it stopped."
         )
-    return not result.reason.startswith(_CUT_OFF)
+    return not result.reason.startswith(driver.RESUMABLE)
 
 
 def _limits(layout: Layout, plan: Plan) -> Limits | None:
@@ -487,7 +486,7 @@ def _limits(layout: Layout, plan: Plan) -> Limits | None:
         if run is None or not sessions:
             return whole
         all_of_it, last = ledger.totals(run.id), sessions[-1]
-        if last.reason is None or last.reason.startswith(_CUT_OFF):
+        if last.reason is None or last.reason.startswith(driver.RESUMABLE):
             # The driver goes on with such a session and counts from its beginning, which of the first is the run's.
             if last.first_number <= 1:
                 return whole

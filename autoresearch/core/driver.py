@@ -51,7 +51,7 @@ POLL_SECONDS = 0.5
 """How often a paused or waiting run looks at the control table."""
 
 _DEFAULT_POLICY = "bayes"
-_RESUMABLE = ("interrupted", "environment", "stopped", "error")
+RESUMABLE = ("interrupted", "environment", "stopped", "error")
 """After a reason that begins so, the next `run` goes on with the same budget, as it does after a kill."""
 
 
@@ -406,7 +406,7 @@ class _Driver:
         sessions = self.ledger.sessions(self.run.id)
         last = sessions[-1] if sessions else None
         first, limits, self.seconds_before = max(1, self._next_number()), self.settings.limits, 0.0
-        if last is not None and (last.reason is None or last.reason.startswith(_RESUMABLE)):
+        if last is not None and (last.reason is None or last.reason.startswith(RESUMABLE)):
             same = [row for row in sessions if row.first_number == last.first_number]
             first, limits = last.first_number, Limits(**last.limits)
             self.seconds_before = sum(_session_seconds(row, self.ledger) for row in same)

@@ -62,6 +62,15 @@ MAX_REPAIRS = 2
 MAX_DISTURBED = 3
 """A measurement that something disturbed is taken this often, then the experiment ends without a verdict."""
 
+SANDBOX = "limits"
+"""Isolation level of every measurement; the only one there is so far."""
+
+PROPOSER_FAILED = "the proposer failed"
+"""How the reason of a session begins that a failing proposer ended."""
+
+BASELINE_FAILED = "The baseline cannot be measured"
+"""How the reason of a session begins that ended at its baseline."""
+
 BASELINE_HYPOTHESIS = "The artifact as found."
 
 
@@ -404,7 +413,7 @@ def _stop_when_hopeless(services: Services) -> None:
     failures = memory.failures_in_a_row(rows, services.session_started)
     if failures >= memory.MAX_FAILED_PROPOSALS:
         last = rows[-1].reason
-        raise RunStoppedError(f"the proposer failed {failures} times in a row; the last time: {last}", fault=True)
+        raise RunStoppedError(f"{PROPOSER_FAILED} {failures} times in a row; the last time: {last}", fault=True)
     if failures and rows[-1].status == "failed" and rows[-1].seconds > 0:
         services.sleep(min(60.0, 2.0 ** (failures - 1)))
 
@@ -535,7 +544,7 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             parent_number=incumbent.number if incumbent else None,
             parent_commit=parent_commit,
             started=row.created,
-            sandbox=_sandbox(services),
+            sandbox=SANDBOX,
             evaluator_fingerprint=fingerprint_of(services.adapter),
             **fields,
         )
@@ -551,10 +560,6 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
 def fingerprint_of(adapter: object) -> str:
     """Return the evaluator's fingerprint; empty where the adapter names none."""
     return adapter.evaluator_fingerprint() if isinstance(adapter, OffersFingerprint) else ""
-
-
-def _sandbox(services: Services) -> str:
-    return "limits"
 
 
 def _artifact_folder(services: Services, state: State) -> Path:
@@ -586,7 +591,7 @@ def _measure(services: Services, experiment: Experiment, state: State) -> Measur
         scratch=scratch,
         budget_seconds=services.settings.budget_seconds,
         device=services.settings.device,
-        sandbox=_sandbox(services),
+        sandbox=SANDBOX,
         progress=services.reporter.progress,
     )
     started = services.now()
@@ -626,7 +631,7 @@ def _crashed(services: Services, state: State, experiment: Experiment, error: Ca
     """Send a crash back to the proposer, at most twice; end the experiment otherwise."""
     if state["number"] == 0:
         raise RunStoppedError(
-            f"The baseline cannot be measured: {error}\n"
+            f"{BASELINE_FAILED}: {error}\n"
             "Repair the artifact in the workspace, then begin again with it: autoresearch run --new",
             fault=True,
         ) from error

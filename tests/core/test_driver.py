@@ -15,6 +15,7 @@ import pytest
 from autoresearch.core import CandidateError, Cost, EnvironmentNotReadyError, ProposalError, UsageError
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.errors import InvalidCandidateError, RunStoppedError
+from autoresearch.core.graph import BASELINE_FAILED
 from autoresearch.core.ledger import Experiment, Ledger
 from autoresearch.core.store import Store
 from tests.core.fakes import FakeProposer, HalvingProposer, Listening, SquareAdapter, failing, make_workspace
@@ -589,3 +590,13 @@ def test_the_users_dirty_checkout_is_never_touched(tmp_path: Path) -> None:
     assert after == before
     assert (repository / "untracked.txt").read_text() == "precious"
     assert git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_the_reason_of_a_failed_baseline_begins_as_a_comparison_expects(tmp_path: Path) -> None:
+    """What reads reasons and what writes them share the words."""
+    root = make_workspace(tmp_path / "w", number="three")
+    with pytest.raises(RunStoppedError):
+        go(root, ["2"], experiments=1)
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        reason = ledger.sessions(ledger.runs()[-1].id)[-1].reason
+    assert reason is not None and reason.startswith(BASELINE_FAILED)
