@@ -21,8 +21,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -37,7 +37,6 @@ __all__ = [
     "child_environment",
     "die_with_parent",
     "has_result_pipe",
-    "interrupt_running",
     "run_process",
     "send_message",
     "tail",
@@ -186,20 +185,6 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {"PYTHONUNBUFFERED": "1", **kept, **(extra or {})}
 
 
-_interrupt = threading.Event()
-_running_lock = threading.Lock()
-_running = 0
-
-
-def interrupt_running() -> None:
-    """End every child that another thread runs now; its `run_process` raises KeyboardInterrupt there.
-
-    For signal handlers: Python delivers Ctrl-C to the main thread only, and the loop may run a child in another one.
-    """
-    if _running:
-        _interrupt.set()
-
-
 # ---- The child's side
 
 
@@ -345,8 +330,6 @@ def _watch(child: _Child, output: _Log, messages: _Messages, limits: Limits) -> 
                 return None
         except _BrokenMessage as error:
             return str(error)
-        if _interrupt.is_set():
-            raise KeyboardInterrupt
         now = time.monotonic()
         if now >= deadline:
             return f"It ran longer than its limit of {limits.wall_seconds:g} s of wall-clock time."
@@ -394,7 +377,6 @@ class _Child:
         stack: ExitStack,
     ) -> _Child:
         """Start the command. Every descriptor that stays open here is closed by `stack`."""
-        stack.enter_context(_counted())
         _adopt_orphans()
         output_read, output_write = _pipe(stack)
         result_read, result_write = _pipe(stack)
@@ -457,21 +439,6 @@ class _Child:
         self.returncode = os.waitstatus_to_exitcode(status)
         self.process.returncode = self.returncode  # Popen would wait for the status that is already collected
         return True
-
-
-@contextmanager
-def _counted() -> Iterator[None]:
-    """Count the children that run, so that an interrupt aimed at them does not hit the next one."""
-    global _running
-    with _running_lock:
-        _running += 1
-    try:
-        yield
-    finally:
-        with _running_lock:
-            _running -= 1
-            if _running == 0:
-                _interrupt.clear()
 
 
 def _spawn(

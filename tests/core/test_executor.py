@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from autoresearch.core import executor
 from autoresearch.core.errors import EnvironmentNotReadyError
-from autoresearch.core.executor import Finished, Limits, child_environment, interrupt_running, run_process, tail
+from autoresearch.core.executor import Finished, Limits, child_environment, run_process, tail
 
 
 def run(tmp_path: Path, code: str, *, on_message=None, env=None, **limits) -> Finished:
@@ -333,26 +332,6 @@ def test_interrupt_kills_the_tree(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code, on_message=interrupt)
     assert not alive(read_pid(tmp_path / "daemon.pid"))
-
-
-def test_interrupt_from_another_thread(tmp_path: Path):
-    """A child that runs in a worker thread is ended by `interrupt_running`, and the next child is not."""
-    raised = []
-
-    def work():
-        try:
-            run(tmp_path, "import time; open('up.pid', 'w').write('1'); time.sleep(60)")
-        except KeyboardInterrupt as error:
-            raised.append(error)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    read_pid(tmp_path / "up.pid")
-    interrupt_running()
-    worker.join(10)
-    assert len(raised) == 1
-    interrupt_running()
-    assert run(tmp_path, "pass").returncode == 0
 
 
 def test_killed_runner_leaves_no_child(tmp_path: Path):
