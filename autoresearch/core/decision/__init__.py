@@ -59,10 +59,12 @@ class PastEvidence:
     Attributes:
         look: Its last look. For the baseline only `treatment` has measurements.
         kept: Whether its candidate became the incumbent. The first entry of a history is the baseline, kept.
+        block: The stretch of measuring that it belongs to, see `Evidence.block`.
     """
 
     look: Look
     kept: bool
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,15 @@ class Evidence:
         looks: The looks of this experiment so far, in order; at least one.
         noise: Spread between measurements of one artifact; None where it is unknown.
         history: Earlier experiments of the run, oldest first, the baseline at the head.
+        block: Which unbroken stretch of measuring this experiment belongs to. A new session begins a new one: the
+            machine may have changed in between.
     """
 
     metric: Metric
     looks: tuple[Look, ...]
     noise: Noise | None = None
     history: tuple[PastEvidence, ...] = ()
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class Verdict:
         e_win: e-value against "not better"; None outside races.
         e_lose: e-value against "better by at least min_effect"; None outside races.
         inconclusive: True with `REVERT` when the reason is lack of evidence.
+        measure: With `CONTINUE`: the arms that the next look measures once each, in this order; `control` is the
+            incumbent, measured again beside the candidate.
     """
 
     decision: Decision
@@ -105,6 +112,7 @@ class Verdict:
     e_win: float | None = None
     e_lose: float | None = None
     inconclusive: bool = False
+    measure: tuple[str, ...] = ("treatment",)
 
 
 @runtime_checkable
