@@ -48,47 +48,45 @@ def calibrate(
 
 def calibration_as_json(found: Calibration) -> dict[str, Any]:
     """Return a calibration with the keys of docs/json.md."""
+    known = found.assessment
     return {
         "run": found.run,
         "number": found.number,
         "values": list(found.values),
         "measured": found.measured,
-        "noise_sd": None if found.noise is None else found.noise.sd,
-        "noise_dof": None if found.noise is None else found.noise.dof,
-        "false_keep_rate": found.false_keeps,
-        "smallest_effect": found.smallest_effect,
+        "noise_sd": None if known is None else known.noise.sd,
+        "noise_dof": None if known is None else known.noise.dof,
+        "false_keep_rate": None if known is None else known.false_keeps,
+        "smallest_effect": None if known is None else known.smallest_effect,
     }
 
 
 def calibration_text(found: Calibration, metric: Metric, policy: str) -> str:
     """Return what a calibration found, for people."""
-    name, unit = clean(metric.name), clean(metric.unit)
+    from autoresearch.core.calibrate import relative_error
+
+    name, unit, known = clean(metric.name), clean(metric.unit), found.assessment
     who = "the baseline" if found.number == 0 else f"the incumbent (experiment {found.number})"
     values = " ".join(number(value) for value in found.values)
     lines = [f"{name} of {who} with {len(found.values)} fresh seeds: {values}"]
-    if found.noise is None or found.noise.sd == 0:
+    if known is None or known.noise.sd == 0:
         lines.append("It repeats exactly: every difference is real, and there is no noise to hide one.")
         return "\n".join(lines) + "\n"
     lines.append(
-        f"Noise, all replicates of the run together: standard deviation {found.noise.sd:.3g} {unit}".rstrip()
-        + f", known to about {_doubt(found.noise.dof):.0%} ({found.noise.dof:.0f} degrees of freedom)."
+        f"Noise, all replicates of the run together: standard deviation {known.noise.sd:.3g} {unit}".rstrip()
+        + f", known to about {relative_error(known.noise):.0%} ({known.noise.dof:.0f} degrees of freedom)."
     )
-    if found.false_keeps is not None:
-        lines.append(f"The policy {policy} keeps a change that changes nothing {found.false_keeps:.1%} of the time.")
-    if found.smallest_effect is None:
+    if known.false_keeps is not None:
+        lines.append(f"The policy {policy} keeps a change that changes nothing {known.false_keeps:.1%} of the time.")
+    if known.smallest_effect is None:
         lines.append("It sees no effect of any size with 80 % power at this budget; more baseline runs may help.")
     else:
-        times = found.smallest_effect / found.noise.sd
+        times = known.smallest_effect / known.noise.sd
         lines.append(
-            f"The smallest improvement that it keeps 80 % of the time is {found.smallest_effect:.3g} {unit}".rstrip()
+            f"The smallest improvement that it keeps 80 % of the time is {known.smallest_effect:.3g} {unit}".rstrip()
             + f" ({times:.1f} times the noise)."
         )
     lines.append(
         "Both rates are simulated for the first candidate after the baseline, the noise as uncertain as it is."
     )
     return "\n".join(lines) + "\n"
-
-
-def _doubt(dof: float) -> float:
-    """Return the relative standard error of a standard deviation with so many degrees of freedom."""
-    return float((2.0 * dof) ** -0.5)

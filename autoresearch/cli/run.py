@@ -107,7 +107,8 @@ def run(
         bool | None,
         typer.Option(
             "--confirm/--no-confirm",
-            help="Confirm the gain on the holdout when a limit ends the run, if the budget allows.",
+            help="Confirm the gain on the holdout when a limit ends the run. By default if the budget allows, and in "
+            "no more time than the run took.",
             show_default=False,
         ),
     ] = None,

@@ -5,33 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autoresearch.core import memory
-from autoresearch.core.adapter import Split
-from autoresearch.core.decision import Noise
+from autoresearch.core.adapter import Metric, Split
+from autoresearch.core.decision import Noise, Policy
+from autoresearch.core.decision.bayes import BayesPolicy
+from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.decision.power import Setting, keep_rate, smallest_seen
-from autoresearch.core.decision.race_policy import RacePolicy
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 from autoresearch.core.fresh import CALIBRATE_SEED, ArmFailedError, Bench
+from autoresearch.core.history import History
 
 RUNS = 4
 """Measurements where nobody says how many."""
 
 REPETITIONS, SLOW_REPETITIONS = 1000, 200
-"""Simulated candidates for one rate; of a race fewer, for it judges many looks at some 3 ms each."""
+"""Simulated candidates for one rate; fewer of a policy that is not known to judge a look in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What the replicates so far tell; effects are in the metric's unit.
+
+    Attributes:
+        noise: Spread between two measurements of one artifact, from every replicate of the run.
+        false_keeps: How often the policy keeps a change that changes nothing; None where the metric repeats exactly.
+        smallest_effect: The smallest effect that it keeps with 80 % power; None where it sees none, or the metric
+            repeats exactly.
+    """
+
+    noise: Noise
+    false_keeps: float | None
+    smallest_effect: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What measuring the incumbent again and again showed; effects are in the metric's unit.
+    """What measuring the incumbent again and again showed.
 
     Attributes:
         run: Id of the run.
         number: The experiment that brought the incumbent; 0 is the baseline.
         values: What was measured, by seed.
         measured: How many of these were measured in this call; others were read back.
-        noise: Spread between two measurements of one artifact, from these and every other replicate of the run.
-        false_keeps: How often the policy keeps a change that changes nothing; None where the metric repeats exactly.
-        smallest_effect: The smallest effect that it keeps with 80 % power; None where it sees none, or the metric
-            repeats exactly.
+        assessment: What these and every other replicate of the run tell; None before two values are there.
         complete: False where it was stopped before all was measured.
     """
 
@@ -39,9 +54,7 @@ class Calibration:
     number: int
     values: tuple[float, ...]
     measured: int
-    noise: Noise | None
-    false_keeps: float | None
-    smallest_effect: float | None
+    assessment: Assessment | None
     complete: bool
 
 
@@ -62,26 +75,52 @@ def calibrate(bench: Bench, *, runs: int = RUNS) -> Calibration:
     incumbent = memory.incumbent_of(history.experiments)
     assert incumbent is not None and incumbent.kept_commit is not None, "the history has a kept baseline"
     values, complete = _measure(bench, incumbent.kept_commit, runs)
-    history = bench.history()
-    noise = memory.noise_of(bench.metric, history.measurements, history.calibration)
-    if noise is not None:
-        bench.ledger.update_run(bench.run.id, noise_sd=noise.sd, noise_dof=noise.dof)
-    setting = None
-    if noise is not None and noise.sd > 0:
-        baseline = memory.baseline_value(history.experiments, history.measurements)
-        first = memory.undisturbed(history.measurements[history.experiments[0].id])
-        repetitions = SLOW_REPETITIONS if isinstance(bench.policy, RacePolicy) else REPETITIONS
-        setting = Setting(bench.policy, bench.metric, noise, baseline or 0.0, len(first), repetitions)
-    return Calibration(
-        run=bench.run.id,
-        number=incumbent.number,
-        values=tuple(values),
-        measured=bench.taken,
-        noise=noise,
-        false_keeps=None if setting is None else _tried(bench, setting),
-        smallest_effect=None if setting is None else smallest_seen(setting),
-        complete=complete,
-    )
+    known = assess(bench.policy, bench.metric, bench.history())
+    if known is not None:
+        bench.ledger.update_run(bench.run.id, noise_sd=known.noise.sd, noise_dof=known.noise.dof)
+    return Calibration(bench.run.id, incumbent.number, tuple(values), bench.taken, known, complete)
+
+
+def assess(policy: Policy, metric: Metric, history: History) -> Assessment | None:
+    """Return the noise that a run knows of, and what `policy` makes of it; None where nothing was measured twice.
+
+    Args:
+        policy: The run's policy.
+        metric: What is measured.
+        history: At least the measured baseline.
+
+    Raises:
+        UsageError: If the policy cannot judge this metric.
+    """
+    noise = memory.noise_of(metric, history.measurements, history.calibration)
+    if noise is None or noise.sd == 0:
+        return None if noise is None else Assessment(noise, None, None)
+    baseline = memory.baseline_value(history.experiments, history.measurements)
+    first = memory.undisturbed(history.measurements[history.experiments[0].id])
+    repetitions = REPETITIONS if isinstance(policy, BayesPolicy | GreedyPolicy) else SLOW_REPETITIONS
+    setting = Setting(policy, metric, noise, baseline or 0.0, len(first), repetitions)
+    try:
+        return Assessment(noise, keep_rate(setting, 0.0), smallest_seen(setting))
+    except ValueError as error:
+        raise UsageError(f"The policy {policy.name} cannot judge this metric: {error}") from error
+
+
+def sentence(known: Assessment, metric: Metric, policy: str) -> str:
+    """Return in a line or two what a run can see, for its beginning."""
+    if known.noise.sd == 0:
+        return f"{metric.name} repeats exactly here: every difference is real."
+    text = f"Noise of one measurement: {known.noise.sd:.2g} {metric.unit}".rstrip()
+    text += f", known to about {relative_error(known.noise):.0%}. With it {policy} keeps "
+    text += f"{known.false_keeps:.0%} of changes that change nothing, and "
+    if known.smallest_effect is None:
+        return text + "sees no effect of any size with 80 % power; more --baseline-runs may help."
+    effect = f"{known.smallest_effect:.2g} {metric.unit}".rstrip()
+    return text + f"sees an improvement of {effect} with 80 % power (autoresearch calibrate tells more)."
+
+
+def relative_error(noise: Noise) -> float:
+    """Return the relative standard error of a standard deviation with so many degrees of freedom."""
+    return float((2.0 * noise.dof) ** -0.5)
 
 
 def _measure(bench: Bench, commit: str, runs: int) -> tuple[list[float], bool]:
@@ -100,11 +139,3 @@ def _measure(bench: Bench, commit: str, runs: int) -> tuple[list[float], bool]:
                 "It was kept on other seeds; look at it with autoresearch show best, or go on with autoresearch run."
             ) from error
     return values, True
-
-
-def _tried(bench: Bench, setting: Setting) -> float:
-    """Return the rate of false keeps; a policy that cannot work here says why."""
-    try:
-        return keep_rate(setting, 0.0)
-    except ValueError as error:
-        raise UsageError(f"The policy {bench.policy.name} cannot judge this metric: {error}") from error

@@ -141,7 +141,8 @@ def run(
         budget_seconds: Budget of one measurement in seconds.
         device: Device of the measurements.
         approve: Wait for a person's approval before each candidate is measured.
-        confirm: Confirm what was gained when a limit ends the session, as far as the budget allows.
+        confirm: Confirm what was gained when a limit ends the session, as far as the budget allows; None: in no more
+            time than the session took.
         options: Options of the adapter, on top of the table `[adapter]`.
         new: Begin a new run from the artifact as it is now, even where an earlier one could go on.
         reporter: Hears what happens.
@@ -481,31 +482,56 @@ class _Driver:
             self._one_experiment(graph, saver, number)
             if self.history.experiments and self.history.experiments[-1].number == number:
                 self.reporter.experiment_ended(self.history.experiments[-1])
+                if number == 0:
+                    self._say_what_can_be_seen()
 
     def _confirm(self) -> None:
         """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""
-        if not self.settings.confirm or self.stop_wanted or len(self.history.experiments) < 2:
+        if self.settings.confirm is False or self.stop_wanted or len(self.history.experiments) < 2:
             return
         from autoresearch.core import confirm, fresh
 
         if not fresh.kept_steps(self.history.experiments):
-            self.reporter.say("Nothing was kept, so there is nothing to confirm.")
+            if self.settings.confirm:
+                self.reporter.say("Nothing was kept, so there is nothing to confirm.")
             return
         run = self.ledger.run(self.run.id)
         bench = fresh.Bench(self.layout, self.ledger, run, self.adapter, self.policy, self.reporter, self._stop_wanted)
         count = confirm.measurements_needed(bench, confirm.SEEDS)
-        seconds, spent = count * self._measure_seconds(), self._spent()
-        if self.limits.hours is not None and spent.seconds + seconds > self.limits.hours * 3600:
-            self.reporter.say(f"Not confirmed: that takes about {seconds / 60:.1f} min, and less is left.")
+        refusal = self._no_room_for(count)
+        if refusal is not None:
+            self.reporter.say(f"Not confirmed: {refusal}. Do it with autoresearch confirm.")
             return
-        if self.limits.max_samples is not None and spent.samples + count > self.limits.max_samples:
-            self.reporter.say(f"Not confirmed: that takes {count} measurements, and fewer are left.")
-            return
-        self.reporter.say(f"Confirming: {count} measurements on the holdout, about {seconds / 60:.1f} min.")
+        self.reporter.say(
+            f"Confirming: {count} measurements on the holdout, about {count * self._measure_seconds() / 60:.1f} min. "
+            "Ctrl-C ends this, and what was measured stays."
+        )
         try:
             confirm.confirm(bench)
         except UsageError as error:
             self.reporter.say(f"Not confirmed: {error}")
+
+    def _no_room_for(self, count: int) -> str | None:
+        """Say why so many measurements are more than the session has left; None where they are not."""
+        seconds, spent = count * self._measure_seconds(), self._spent()
+        takes = f"that takes about {seconds / 60:.1f} min"
+        if self.limits.hours is not None and spent.seconds + seconds > self.limits.hours * 3600:
+            return f"{takes}, and less is left"
+        if self.limits.max_samples is not None and spent.samples + count > self.limits.max_samples:
+            return f"that takes {count} measurements, and fewer are left"
+        if self.settings.confirm is None and seconds > spent.seconds:
+            return f"{takes}, more than the run itself took"
+        return None
+
+    def _say_what_can_be_seen(self) -> None:
+        """Say what the baseline's replicates, a calibration in small, tell of the noise and of what it hides."""
+        from autoresearch.core import calibrate
+
+        known = calibrate.assess(self.policy, self.adapter.metric, self.history)
+        if known is None:
+            return
+        self.run = self.ledger.update_run(self.run.id, noise_sd=known.noise.sd, noise_dof=known.noise.dof)
+        self.reporter.say(calibrate.sentence(known, self.adapter.metric, self.policy.name))
 
     def _stop_wanted(self) -> bool:
         """Say whether a person wants the confirmation to end, by Ctrl-C or by `autoresearch stop`."""

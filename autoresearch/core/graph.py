@@ -44,6 +44,7 @@ from autoresearch.core.decision import Decision, Policy, Verdict
 from autoresearch.core.errors import (
     BudgetExhaustedError,
     CandidateError,
+    EnvironmentNotReadyError,
     InvalidCandidateError,
     NothingLeftToProposeError,
     ProposalError,
@@ -58,6 +59,9 @@ from autoresearch.core.workspace import PROGRAM_NAME, Layout, Settings
 
 MAX_REPAIRS = 2
 """A candidate that crashes goes back to its proposer this often, then it counts as crashed."""
+
+TREATMENT, CONTROL = "treatment", "control"
+"""The two arms of an experiment: the candidate, and the incumbent measured again beside it."""
 
 MAX_DISTURBED = 3
 """A measurement that something disturbed is taken this often, then the experiment ends without a verdict."""
@@ -123,7 +127,8 @@ class State(TypedDict, total=False):
     attempt: int  # of the proposal
     repair: int
     look: int
-    disturbed: int  # how often this look was disturbed
+    arms: list[str]  # what this look has still to measure, in order
+    disturbed: int  # how often the measurement at hand was disturbed
     route: str  # the next node
     outcome: str
     reason: str
@@ -206,7 +211,7 @@ def check(state: State, runtime: Runtime[Services]) -> State:
             return {"route": "propose", "attempt": state["attempt"] + 1}
     _begin(services, state, row, parent, candidate)
     services.ledger.update_proposal(row.id, status="accepted")
-    return {"route": "approve", "look": 0, "disturbed": 0}
+    return {"route": "approve", "look": 0, "arms": [TREATMENT], "disturbed": 0}
 
 
 def approve(state: State, runtime: Runtime[Services]) -> State:
@@ -220,15 +225,17 @@ def approve(state: State, runtime: Runtime[Services]) -> State:
 
 
 def observe(state: State, runtime: Runtime[Services]) -> State:
-    """Take one measurement of the candidate and write it down."""
-    services = runtime.context
+    """Take one measurement, of the candidate or of the incumbent beside it, and write it down."""
+    services, arm, waiting = runtime.context, state["arms"][0], state["arms"][1:]
     experiment = _need_experiment(services, state["number"])
     try:
-        row = _measured_before(services, experiment, state) or _measure(services, experiment, state)
+        row = _measured_before(services, experiment, state, arm) or _measure(services, experiment, state, arm)
     except CandidateError as error:
+        if arm == CONTROL:
+            return _control_failed(state, error)
         return _crashed(services, state, experiment, error)
     if row.disturbed is None:
-        return {"route": "decide", "disturbed": 0}
+        return {"route": "observe" if waiting else "decide", "arms": waiting, "disturbed": 0}
     disturbed = state.get("disturbed", 0) + 1
     if disturbed < MAX_DISTURBED:
         return {"route": "observe", "disturbed": disturbed}
@@ -251,7 +258,12 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
         )
         verdict = services.policy.decide(known)
     if verdict.decision is Decision.CONTINUE:
-        return {"route": "observe", "look": look + 1, "verdict": _verdict_json(verdict)}
+        return {
+            "route": "observe",
+            "look": look + 1,
+            "arms": list(verdict.measure),
+            "verdict": _verdict_json(verdict),
+        }
     kept = verdict.decision is Decision.KEEP
     outcome = Outcome.KEPT if kept else Outcome.INCONCLUSIVE if verdict.inconclusive else Outcome.REVERTED
     return {
@@ -277,7 +289,7 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
         services.store.keep(services.run.id, commit, parent=experiment.parent_commit)
     _hold(services, services.ledger.update_experiment(experiment.id, kept_commit=commit, candidate_commit=commit))
     if isinstance(services.adapter, KeepsOutputs):
-        scratch = _scratch(services, state)
+        scratch = _scratch(services, state, TREATMENT, _last_look(services, experiment))
         if scratch.is_dir():
             services.adapter.keep_outputs(scratch, services.layout.incumbent)
     return {}
@@ -566,28 +578,44 @@ def _artifact_folder(services: Services, state: State) -> Path:
     return services.layout.experiment(services.run.id, state["number"]) / f"artifact-{state.get('repair', 0)}"
 
 
-def _scratch(services: Services, state: State) -> Path:
-    name = f"scratch-{state.get('repair', 0)}-{state.get('look', 0)}"
+def _laid_out(services: Services, experiment: Experiment, state: State, arm: str) -> Path:
+    """Return the folder with the artifact of an arm; the incumbent's is made when it is first wanted."""
+    if arm == TREATMENT:
+        return _artifact_folder(services, state)
+    folder = services.layout.experiment(services.run.id, experiment.number) / "incumbent"
+    shutil.rmtree(folder, ignore_errors=True)  # a kill may have left half of it
+    services.store.read(experiment.parent_commit, services.adapter.scope.editable).write(folder)
+    return folder
+
+
+def _scratch(services: Services, state: State, arm: str, look: int) -> Path:
+    name = f"scratch-{state.get('repair', 0)}-{look}-{arm}"
     return services.layout.experiment(services.run.id, state["number"]) / name
 
 
-def _measured_before(services: Services, experiment: Experiment, state: State) -> MeasurementRow | None:
+def _last_look(services: Services, experiment: Experiment) -> int:
+    """Return the last look at which the candidate was measured; the last of all may be at the incumbent alone."""
+    rows = memory.undisturbed(services.ledger.measurements(experiment.id))
+    return max(row.look for row in rows if row.arm == TREATMENT)
+
+
+def _measured_before(services: Services, experiment: Experiment, state: State, arm: str) -> MeasurementRow | None:
     """Return the measurement that an earlier run of this node already wrote."""
-    wanted = (state.get("repair", 0), state.get("look", 0), state.get("disturbed", 0))
+    wanted = (arm, state.get("repair", 0), state.get("look", 0), state.get("disturbed", 0))
     for row in services.ledger.measurements(experiment.id):
-        if row.arm == "treatment" and (row.repair, row.look, row.attempt) == wanted:
+        if (row.arm, row.repair, row.look, row.attempt) == wanted:
             return row
     return None
 
 
-def _measure(services: Services, experiment: Experiment, state: State) -> MeasurementRow:
-    """Measure once and write it down."""
-    look = state.get("look", 0)
-    scratch = _scratch(services, state)
+def _measure(services: Services, experiment: Experiment, state: State, arm: str) -> MeasurementRow:
+    """Measure one arm once and write it down."""
+    scratch = _scratch(services, state, arm, state.get("look", 0))
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
+    folder = services.layout.experiment(services.run.id, experiment.number)
     context = RunContext(
-        log=services.layout.experiment(services.run.id, experiment.number) / "run.log",
+        log=folder / ("run.log" if arm == TREATMENT else "incumbent.log"),
         scratch=scratch,
         budget_seconds=services.settings.budget_seconds,
         device=services.settings.device,
@@ -595,24 +623,38 @@ def _measure(services: Services, experiment: Experiment, state: State) -> Measur
         progress=services.reporter.progress,
     )
     started = services.now()
-    # Every artifact meets the same seeds in the same order: common random numbers make differences steadier.
     measurement = services.adapter.measure(
-        _artifact_folder(services, state), seed=(services.settings.seed or 0) + look, split=Split.SEARCH, run=context
+        _laid_out(services, experiment, state, arm),
+        seed=_seed(services, experiment, state, arm),
+        split=Split.SEARCH,
+        run=context,
     )
     if not math.isfinite(measurement.value):
         raise CandidateError(f"{services.adapter.metric.name} is {measurement.value}, which is no measurement.")
-    row = services.ledger.add_measurement(_measurement_row(experiment, state, measurement, started))
-    result = services.layout.experiment(services.run.id, experiment.number) / "result.json"
-    write_by_rename(result, row.model_dump_json(indent=1))
+    row = services.ledger.add_measurement(_measurement_row(experiment, state, arm, measurement, started))
+    if arm == TREATMENT:
+        write_by_rename(folder / "result.json", row.model_dump_json(indent=1))
     return row
 
 
+def _seed(services: Services, experiment: Experiment, state: State, arm: str) -> int:
+    """Return the seed of an arm's next measurement.
+
+    Every artifact meets the same seeds in the same order, and the incumbent measured beside a candidate meets them
+    again: common random numbers make differences steadier.
+    """
+    rows = memory.undisturbed(services.ledger.measurements(experiment.id))
+    repair, look = state.get("repair", 0), state.get("look", 0)
+    done = sum(row.arm == arm and row.repair == repair and row.look < look for row in rows)
+    return (services.settings.seed or 0) + done
+
+
 def _measurement_row(
-    experiment: Experiment, state: State, measurement: Measurement, started: datetime
+    experiment: Experiment, state: State, arm: str, measurement: Measurement, started: datetime
 ) -> MeasurementRow:
     return MeasurementRow(
         experiment_id=experiment.id,
-        arm="treatment",
+        arm=arm,
         repair=state.get("repair", 0),
         look=state.get("look", 0),
         attempt=state.get("disturbed", 0),
@@ -625,6 +667,18 @@ def _measurement_row(
         disturbed=measurement.disturbed,
         started=started,
     )
+
+
+def _control_failed(state: State, error: CandidateError) -> State:
+    """Try the incumbent again when it fails beside a candidate; it was measured before, so the machine is suspect."""
+    failed = state.get("disturbed", 0) + 1
+    if failed < MAX_DISTURBED:
+        return {"route": "observe", "disturbed": failed}
+    raise EnvironmentNotReadyError(
+        f"The incumbent was measured before, and now it fails {failed} times in a row: {error}\n"
+        "Something about this machine changed. Nothing is booked on the candidate; see that the machine is well and "
+        "run again."
+    ) from error
 
 
 def _crashed(services: Services, state: State, experiment: Experiment, error: CandidateError) -> State:
@@ -662,7 +716,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 def _mean_value(services: Services, experiment: Experiment) -> float | None:
     rows = services.ledger.measurements(experiment.id)
-    values = [row.value for row in memory.undisturbed(rows) if row.arm == "treatment"]
+    values = [row.value for row in memory.undisturbed(rows) if row.arm == TREATMENT]
     return sum(values) / len(values) if values else None
 
 

@@ -99,7 +99,8 @@ class Settings:
         budget_seconds: Budget of one measurement.
         device: Device of the measurements.
         approve: Wait for `approve N` before each measurement of a new candidate.
-        confirm: Confirm the gain when a limit ends the session, as far as the budget allows.
+        confirm: Confirm the gain when a limit ends the session, as far as the budget allows. None: also no longer than
+            the session itself took.
         limits: When the session ends.
         options: The table `[adapter]`.
     """
@@ -114,7 +115,7 @@ class Settings:
     budget_seconds: float | None = None
     device: str | None = None
     approve: bool = False
-    confirm: bool = False
+    confirm: bool | None = None
     limits: Limits = field(default_factory=Limits)
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -240,7 +241,7 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     run.add("format", FORMAT)
     run.add("adapter", adapter)
     run.add(tomlkit.comment('proposer = "search"   # claude with ANTHROPIC_API_KEY, else search'))
-    run.add(tomlkit.comment("confirm = true        # prove the gain on the holdout when a limit ends the run"))
+    run.add(tomlkit.comment("confirm = false       # leave proving the gain on the holdout to autoresearch confirm"))
     document.add("run", run)
     policy = tomlkit.table()
     policy.add(tomlkit.comment('name = "bayes"        # or "greedy", "race"'))

@@ -27,7 +27,7 @@ def experiments(root: Path) -> list[Experiment]:
 
 
 def go(root: Path, script: list[str | Exception], adapter: SquareAdapter | None = None, **choices: object) -> RunResult:
-    choices = {"policy": "greedy", "baseline_runs": 1, **choices}
+    choices = {"policy": "greedy", "baseline_runs": 1, "confirm": False, **choices}
     return run(adapter or SquareAdapter(), workspace=root, proposer=FakeProposer(script), **choices)  # type: ignore[arg-type]
 
 
