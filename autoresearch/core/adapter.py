@@ -160,6 +160,11 @@ def no_progress(share: float, text: str) -> None:
     """Report to nobody."""
 
 
+def never_hopeless(share: float, value: float) -> str | None:
+    """Let every measurement run to its end."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Where a run lives.
@@ -186,6 +191,9 @@ class RunContext:
         device: Device where the person chose one (`cpu`, `cuda:0`, `mps`); None: the adapter's own choice.
         sandbox: Isolation level for child processes.
         progress: Call it with (share done in 0..1, a few words) as often as you like.
+        hopeless: Call it with every point of the curve as it comes, (share of the budget used, value) in order. A
+            sentence as the answer says why the rest of this measurement is not worth its time: end it at once and raise
+            `CandidateError(sentence, early=True)`. An adapter without intermediate values leaves it alone.
     """
 
     log: Path
@@ -194,6 +202,7 @@ class RunContext:
     device: str | None = None
     sandbox: str = "limits"
     progress: Callable[[float, str], None] = no_progress
+    hopeless: Callable[[float, float], str | None] = never_hopeless
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from autoresearch.adapters.ml_training.budget import WARMUP_CEILING_SECONDS, Loa
 from autoresearch.adapters.ml_training.presets import Preset
 from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, write_task
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunContext, Split
+from autoresearch.core.adapter import never_hopeless
 from autoresearch.core.errors import InvalidCandidateError
 from autoresearch.core.executor import Finished, Limits, run_process, tail
 
@@ -117,12 +118,12 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Trained:
         run: Where to log and report.
 
     Raises:
-        CandidateError: If the training crashes, diverges, or does not keep to its budget.
+        CandidateError: If the training crashes, diverges, does not keep to its budget, or is cut for being hopeless.
         EnvironmentNotReadyError: If the machine is at fault.
     """
     task = run.scratch / "train.json"
     write_task(train_task(plan, train_py, output), task)
-    watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared))
+    watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared), run.hopeless)
     finished = _run_module("train_process", task, plan, run, _training_limits(plan), watch.receive)
     _demand_success(finished, run.log, watch, plan)
     if not (output / WEIGHTS).is_file():
@@ -221,6 +222,7 @@ class _TrainingWatch:
 
     progress: Callable[[float, str], None]
     bits_per_byte_of_nats: float
+    hopeless: Callable[[float, float], str | None] = never_hopeless
     curve: list[tuple[float, float]] = field(default_factory=list)
     counts: dict[str, float] = field(default_factory=dict)
     faults: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -236,12 +238,19 @@ class _TrainingWatch:
             share, bits = _number(message, "share"), _number(message, "loss") * self.bits_per_byte_of_nats
             self.curve.append((share, bits))
             self.progress(TRAINING_SHARE * share, f"training, loss {bits:.3f}")
+            self._cut_if_hopeless(share, bits)
         elif kind == "trained":
             self._after = LoadSample.take(_number(message, "cpu"))
             self.counts = {name: _number(message, name) for name in message if name not in ("kind", "cpu")}
             self.trained = True
         else:
             self.faults[str(kind)] = message
+
+    def _cut_if_hopeless(self, share: float, bits: float) -> None:
+        """Raise what makes the executor end the training with all its processes."""
+        reason = self.hopeless(share, bits)
+        if reason is not None:
+            raise CandidateError(reason, early=True)
 
     def load(self) -> Load:
         """How the processors were shared from the start of the clock to the end of the training."""

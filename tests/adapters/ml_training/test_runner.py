@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from autoresearch.adapters.ml_training.adapter import MlAdapter
@@ -17,8 +18,9 @@ from autoresearch.adapters.ml_training.runner import (
     _training_limits,
     _TrainingWatch,
     secondary,
+    train,
 )
-from autoresearch.core import CandidateError, EnvironmentNotReadyError, Split
+from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunContext, Split
 from autoresearch.core.executor import Finished
 
 
@@ -48,6 +50,33 @@ def test_a_training_that_reported_its_end_is_a_success(plan: Plan, tmp_path: Pat
     _demand_success(ended(), tmp_path / "log", watch, plan)
     assert watch.counts == {"num_steps": 7.0}
     assert watch.curve == [(0.5, 2.0)]
+
+
+def test_a_training_that_the_loop_finds_hopeless_is_cut_at_once() -> None:
+    """The loop is asked in bits per byte, point by point, and its sentence ends the training as `early`."""
+    asked: list[tuple[float, float]] = []
+
+    def hopeless(share: float, value: float) -> str | None:
+        asked.append((share, value))
+        return "far behind" if share > 0.5 else None
+
+    watch = _TrainingWatch(lambda share, text: None, 0.5, hopeless)
+    watch.receive(STARTED)
+    watch.receive({"kind": "progress", "share": 0.4, "loss": 3.0})
+    with pytest.raises(CandidateError, match="far behind") as caught:
+        watch.receive({"kind": "progress", "share": 0.6, "loss": 2.0})
+    assert caught.value.early
+    assert asked == [(0.4, 1.5), (0.6, 1.0)]
+
+
+def test_a_cut_ends_the_training_process_before_its_budget(plan: Plan, artifact: Path, run: RunContext) -> None:
+    """The process is gone when the error arrives: nothing of a cut training goes on using the processor."""
+    cut = replace(run, hopeless=lambda share, value: f"hopeless at {share}")
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(CandidateError, match="hopeless at") as caught:
+        train(replace(plan, budget_seconds=60.0), artifact / "train.py", run.scratch / "output", cut)
+    assert caught.value.early
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def test_the_machines_fault_comes_before_the_candidates(plan: Plan, tmp_path: Path) -> None:
