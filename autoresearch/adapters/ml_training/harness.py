@@ -38,6 +38,9 @@ SMOOTHING: Final = 0.95
 """Weight of the past in the smoothed loss."""
 CURVE_POINTS: Final = 100
 """Points on the curve of a whole training."""
+CURVE_SPAN: Final = 0.03
+"""Share of the budget over which the points of the curve are smoothed. Counted in steps instead, a training of few large
+steps would lag behind one of many small ones, and their curves could not be compared."""
 DIVERGED_NATS: Final = 1.0
 """A smoothed loss so far above the first one, or twice so far above its lowest, has diverged."""
 JUDGED_FROM: Final = 0.4
@@ -149,7 +152,7 @@ class Session:
 
     def _show_curve(self, progress: float) -> None:
         if self._curve.due(progress):
-            loss = round(self._curve.smoothed, 5)
+            loss = round(self._curve.recent, 5)
             self._emit({"kind": "progress", "share": round(progress, 4), "loss": loss, "tokens": self._tokens})
 
     def _counts(self, model: nn.Module, spent: float, wall: float) -> dict[str, float]:
@@ -204,6 +207,8 @@ class LossCurve:
 
     def __init__(self) -> None:
         self.smoothed = math.nan
+        self.recent = math.nan
+        self._recent_at = -1.0
         self._steps = 0
         self._first: list[float] = []
         self._lowest = math.inf
@@ -223,6 +228,7 @@ class LossCurve:
         if len(self._first) < FIRST_STEPS:
             self._first.append(loss)
         self.smoothed = loss if math.isnan(self.smoothed) else SMOOTHING * self.smoothed + (1 - SMOOTHING) * loss
+        self._follow(loss, progress)
         self._lowest = min(self._lowest, self.smoothed)
         if self.smoothed > self.first + DIVERGED_NATS or self.smoothed > self._lowest + 2 * DIVERGED_NATS:
             return f"The training loss rose from {self._lowest:.2f} to {self.smoothed:.2f}: the training diverged"
@@ -236,6 +242,13 @@ class LossCurve:
         self._last_point = progress
         self._trend.append((progress, self.smoothed))
         return True
+
+    def _follow(self, loss: float, progress: float) -> None:
+        """Update the recent loss, the one of the curve; the budget stands still during the warm-up steps."""
+        used = progress - self._recent_at
+        keep = math.exp(-used / CURVE_SPAN) if used > 0 and not math.isnan(self.recent) else 0.0
+        self.recent = keep * self.recent + (1 - keep) * loss if keep else loss
+        self._recent_at = progress
 
     def _hopeless(self, progress: float) -> str | None:
         bar = HOPELESS_SHARE * self.first

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from autoresearch.adapters.ml_training.adapter import MlAdapter
-from autoresearch.adapters.ml_training.harness import LossCurve, Session
+from autoresearch.adapters.ml_training.harness import CURVE_SPAN, LossCurve, Session
 from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, read_task, write_task
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, Split
 
@@ -169,6 +169,26 @@ def test_a_flat_curve_is_given_up_before_half_of_the_budget() -> None:
     assert verdict is not None
     assert "does not learn" in verdict
     assert "40%" in verdict
+
+
+def test_curves_of_few_and_of_many_steps_can_be_compared() -> None:
+    """The points of a curve lag by a share of the budget, the same for every size of step."""
+    ends = []
+    for steps in (50, 500):
+        curve = LossCurve()
+        for step in range(1, steps + 1):
+            curve.add(4.0 - 2.0 * step / steps, step / steps)
+        ends.append(curve.recent)
+    assert ends[0] == pytest.approx(ends[1], abs=0.03)
+    assert ends[0] == pytest.approx(2.0 + 2.0 * CURVE_SPAN, abs=0.03)
+
+
+def test_a_curve_starts_anew_with_every_warm_up_step() -> None:
+    """The budget stands still while a GPU compiles: what those steps lost is no part of the curve."""
+    curve = LossCurve()
+    for loss in (9.0, 8.0, 7.0):
+        curve.add(loss, 0.0)
+    assert curve.recent == 7.0
 
 
 def test_a_rising_curve_has_diverged() -> None:
