@@ -29,7 +29,9 @@ CALIBRATE_KEYS = ["run", "number", "values", "measured", "noise_sd", "noise_dof"
 def climbed(hill: Path, tmp_path: Path) -> Path:
     """A workspace of the adapter `hill` whose run kept something."""
     root = tmp_path / "w"
-    done = invoke("run", "--adapter", "hill", "-w", root, "--proposer", "search", "-n", 6, "--seed", 1, "--quiet")
+    done = invoke(
+        "run", "--adapter", "hill", "-w", root, "--proposer", "search", "-n", 6, "--seed", 1, "--quiet", "--no-confirm"
+    )
     assert done.exit_code == 0 and f"autoresearch confirm -w {root}" in done.stdout
     return root
 

@@ -54,8 +54,10 @@ def test_the_incumbent_is_measured_with_fresh_seeds(root: Path, adapter: SquareA
     found, row = calibrated(root, adapter)
     assert adapter.measured == [("2", seed) for seed in range(20_000, 20_004)]
     assert found.number == 1 and len(found.values) == 4
-    assert found.noise is not None and (row.noise_sd, row.noise_dof) == (found.noise.sd, found.noise.dof)
-    assert found.noise.dof == 8 + 1 + 3, "what the adapter states, two baseline runs, four calibration runs"
+    assert found.assessment is not None
+    noise = found.assessment.noise
+    assert (row.noise_sd, row.noise_dof) == (noise.sd, noise.dof)
+    assert noise.dof == 8 + 1 + 3, "what the adapter states, two baseline runs, four calibration runs"
 
 
 def test_decisions_know_the_calibration(root: Path, adapter: SquareAdapter) -> None:
@@ -63,7 +65,8 @@ def test_decisions_know_the_calibration(root: Path, adapter: SquareAdapter) -> N
     before = evidence_noise(root, adapter)
     found, _ = calibrated(root, adapter)
     after = evidence_noise(root, adapter)
-    assert after == found.noise and after.dof == before.dof + 3
+    assert found.assessment is not None
+    assert after == found.assessment.noise and after.dof == before.dof + 3
     squares = statistics.variance(found.values) * 3
     assert after.sd**2 * after.dof == pytest.approx(before.sd**2 * before.dof + squares)
 
@@ -89,9 +92,30 @@ def test_more_runs_add_to_what_is_there(root: Path, adapter: SquareAdapter) -> N
 def test_what_the_policy_does_here_is_told(root: Path, adapter: SquareAdapter) -> None:
     """A no-op is kept rarely, and the smallest effect seen is a few times the noise."""
     found, _ = calibrated(root, adapter)
-    assert found.noise is not None and found.false_keeps is not None and found.smallest_effect is not None
-    assert 0.02 < found.false_keeps < 0.3
-    assert 1.0 < found.smallest_effect / found.noise.sd < 4.0
+    known = found.assessment
+    assert known is not None and known.false_keeps is not None and known.smallest_effect is not None
+    assert 0.02 < known.false_keeps < 0.3
+    assert 1.0 < known.smallest_effect / known.noise.sd < 4.0
+
+
+def test_a_run_says_at_its_beginning_what_it_can_see(tmp_path: Path, adapter: SquareAdapter) -> None:
+    """After the baseline the noise is stored and told, with the rate of false keeps; once a run."""
+    root, reporter = make_workspace(tmp_path / "w"), Listening()
+    go(root, ["2"], adapter, experiments=1, reporter=reporter)
+    said = [text for text in reporter.said if text.startswith("Noise of one measurement: 0.00")]
+    assert len(said) == 1 and "bayes keeps" in said[0] and "80 % power" in said[0]
+    with Ledger.open(Layout(root).ledger) as ledger:
+        assert ledger.runs()[-1].noise_sd == pytest.approx(0.0095, abs=1e-3)
+    again = Listening()
+    go(root, ["1"], adapter, experiments=1, reporter=again)
+    assert not any(text.startswith("Noise") for text in again.said)
+
+
+def test_a_metric_without_noise_is_said_to_repeat(tmp_path: Path) -> None:
+    """Where replicates agree exactly nothing is simulated."""
+    root, reporter = make_workspace(tmp_path / "w"), Listening()
+    go(root, ["2"], SquareAdapter(noise=None), experiments=1, reporter=reporter)
+    assert "square repeats exactly here: every difference is real." in reporter.said
 
 
 def test_one_run_shows_no_spread(root: Path, adapter: SquareAdapter) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ class Watched(SquareAdapter):
 
 
 def go(root: Path, script: list[str | Exception], adapter: SquareAdapter, **choices: object) -> RunResult:
-    choices = {"policy": "bayes", "baseline_runs": 2, **choices}
+    choices = {"policy": "bayes", "baseline_runs": 2, "confirm": False, **choices}
     return run(adapter, workspace=root, proposer=FakeProposer(script), **choices)  # type: ignore[arg-type]
 
 
@@ -267,6 +267,26 @@ def test_a_run_confirms_by_itself_where_it_was_told_to(tmp_path: Path, adapter: 
     result = go(root, ["0.5"], adapter, experiments=1, confirm=True)
     assert result.status.confirmed_gain == pytest.approx(8.75, abs=0.01)
     assert result.reason.startswith("experiments: 1 of 1")
+
+
+@dataclass
+class Timed(Watched):
+    """Says that a measurement took long."""
+
+    took: float = 0.0
+
+    def measure(self, artifact: Path, *, seed: int, split: Split, run: RunContext) -> Measurement:
+        return replace(super().measure(artifact, seed=seed, split=split, run=run), seconds=self.took)
+
+
+@pytest.mark.parametrize(("took", "confirms"), [(0.0, True), (3600.0, False)])
+def test_a_run_told_nothing_confirms_in_no_more_time_than_it_took(tmp_path: Path, took: float, confirms: bool) -> None:
+    """By default a session at most doubles; where confirming takes longer it says how to."""
+    reporter = Listening()
+    result = go(make_workspace(tmp_path / "w"), ["2"], Timed(took=took), experiments=1, confirm=None, reporter=reporter)
+    assert (result.status.confirmed_gain is not None) == confirms
+    refused = [text for text in reporter.said if "more than the run itself took. Do it with autoresearch" in text]
+    assert bool(refused) != confirms
 
 
 def test_order_runs_forth_and_back() -> None:

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from autoresearch.core import CandidateError, Cost, EnvironmentNotReadyError, ProposalError, UsageError
+from autoresearch.core.decision import Decision, Evidence, Verdict
+from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.errors import InvalidCandidateError, RunStoppedError
 from autoresearch.core.graph import BASELINE_FAILED
@@ -600,3 +603,60 @@ def test_the_reason_of_a_failed_baseline_begins_as_a_comparison_expects(tmp_path
     with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
         reason = ledger.sessions(ledger.runs()[-1].id)[-1].reason
     assert reason is not None and reason.startswith(BASELINE_FAILED)
+
+
+@dataclass
+class ControlPolicy(GreedyPolicy):
+    """Greedy, but looks at the arms of a script first."""
+
+    arms: tuple[tuple[str, ...], ...]
+
+    def decide(self, evidence: Evidence) -> Verdict:
+        done = len(evidence.looks) - 1
+        if done < len(self.arms):
+            return Verdict(Decision.CONTINUE, "look again", measure=self.arms[done])
+        return super().decide(evidence)
+
+
+def arms_of(root: Path, number: int) -> list[tuple[str, int, int]]:
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        row = ledger.experiment(ledger.runs()[-1].id, number)
+        assert row is not None
+        return [(m.arm, m.look, m.seed) for m in ledger.measurements(row.id)]
+
+
+def test_the_incumbent_is_measured_beside_the_candidate_where_asked(tmp_path: Path) -> None:
+    """Arms are measured in the order asked for, with seeds that the other arm met, the incumbent by its own text."""
+    root, adapter = make_workspace(tmp_path / "w"), SquareAdapter()
+    go(root, ["2", "1"], adapter, experiments=2, seed=7, policy=ControlPolicy((("control",), ("control", "treatment"))))
+    assert arms_of(root, 2) == [
+        ("treatment", 0, 7),
+        ("control", 1, 7),
+        ("control", 2, 8),
+        ("treatment", 2, 8),
+    ]
+    assert adapter.measured[-4:] == [("1", 7), ("2", 7), ("2", 8), ("1", 8)]
+    assert [row.value for row in experiments(root)][2] == pytest.approx(1, abs=0.01), "the candidate's runs alone"
+    assert (root / ".autoresearch" / "incumbent" / "weights.bin").read_text() == "1"
+
+
+def test_outputs_are_kept_where_the_last_look_was_at_the_incumbent(tmp_path: Path) -> None:
+    """The weights kept are the candidate's, of the last look that measured it."""
+    root = make_workspace(tmp_path / "w")
+    go(root, ["2"], experiments=1, policy=ControlPolicy((("control",),)))
+    assert (root / ".autoresearch" / "incumbent" / "weights.bin").read_text() == "2"
+
+
+def test_an_incumbent_that_fails_beside_a_candidate_stops_the_run(tmp_path: Path) -> None:
+    """What was measured before and fails three times now is the machine's fault, and nothing is booked."""
+    root = make_workspace(tmp_path / "w")
+    adapter, policy = SquareAdapter(), ControlPolicy((("control",),))
+    go(root, ["2"], adapter, experiments=1, policy=policy)
+    adapter.fault = lambda text: failed("the card fell off") if text == "2" else None
+    with pytest.raises(EnvironmentNotReadyError, match="measured before, and now it fails 3 times in a row: the card"):
+        go(root, ["1"], adapter, experiments=1, policy=policy)
+    assert experiments(root)[-1].outcome is None
+
+
+def failed(reason: str) -> None:
+    raise CandidateError(reason)
