@@ -39,8 +39,8 @@ SMOOTHING: Final = 0.95
 CURVE_POINTS: Final = 100
 """Points on the curve of a whole training."""
 CURVE_SPAN: Final = 0.03
-"""Share of the budget over which the points of the curve are smoothed. Counted in steps instead, a training of few large
-steps would lag behind one of many small ones, and their curves could not be compared."""
+"""Share of the budget over which the points of the curve are smoothed. Counted in steps, a training of few large ones
+would lag behind one of many small ones, and their curves could not be compared."""
 DIVERGED_NATS: Final = 1.0
 """A smoothed loss so far above the first one, or twice so far above its lowest, has diverged."""
 JUDGED_FROM: Final = 0.4
