@@ -99,6 +99,14 @@ def run(
     preset: PresetOption = None,
     data: DataOption = None,
     settings: SetOption = None,
+    early_stop: Annotated[
+        bool | None,
+        typer.Option(
+            "--early-stop/--no-early-stop",
+            help="Cut a measurement whose curve leaves no hope of beating the incumbent; off by default.",
+            show_default=False,
+        ),
+    ] = None,
     approve: Annotated[
         bool | None,
         typer.Option("--approve/--no-approve", help="Wait for autoresearch approve N each time.", show_default=False),
@@ -154,6 +162,7 @@ def run(
             baseline_runs=baseline_runs,
             budget_seconds=budget_seconds,
             device=device,
+            early_stop=early_stop,
             approve=approve,
             confirm=confirm,
             options=options or None,

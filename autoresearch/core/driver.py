@@ -111,6 +111,7 @@ def run(
     baseline_runs: int | None = None,
     budget_seconds: float | None = None,
     device: str | None = None,
+    early_stop: bool | None = None,
     approve: bool | None = None,
     confirm: bool | None = None,
     options: Mapping[str, str] | None = None,
@@ -140,6 +141,7 @@ def run(
         baseline_runs: How often the baseline is measured first.
         budget_seconds: Budget of one measurement in seconds.
         device: Device of the measurements.
+        early_stop: Cut the first measurement of a candidate whose curve leaves no hope of beating the incumbent.
         approve: Wait for a person's approval before each candidate is measured.
         confirm: Confirm what was gained when a limit ends the session, as far as the budget allows; None: in no more
             time than the session took.
@@ -169,6 +171,7 @@ def run(
         baseline_runs=baseline_runs,
         budget_seconds=budget_seconds,
         device=device,
+        early_stop=early_stop,
         approve=approve,
         confirm=confirm,
         options=options,

@@ -17,7 +17,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -41,6 +41,7 @@ from autoresearch.core.adapter import (
 from autoresearch.core.artifact import Artifact
 from autoresearch.core.check import refusal
 from autoresearch.core.decision import Decision, Policy, Verdict
+from autoresearch.core.decision.early import EarlyRule, watching
 from autoresearch.core.errors import (
     BudgetExhaustedError,
     CandidateError,
@@ -622,10 +623,13 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
         sandbox=SANDBOX,
         progress=services.reporter.progress,
     )
+    seed = _seed(services, experiment, state, arm)
+    if arm == TREATMENT and state.get("look", 0) == 0 and experiment.number > 0 and services.settings.early_stop:
+        context = replace(context, hopeless=watching(_early_rule(services), seed))
     started = services.now()
     measurement = services.adapter.measure(
         _laid_out(services, experiment, state, arm),
-        seed=_seed(services, experiment, state, arm),
+        seed=seed,
         split=Split.SEARCH,
         run=context,
     )
@@ -635,6 +639,12 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
     if arm == TREATMENT:
         write_by_rename(folder / "result.json", row.model_dump_json(indent=1))
     return row
+
+
+def _early_rule(services: Services) -> EarlyRule:
+    """Return what judges the curve of a candidate's first measurement; a later one was asked for and is never cut."""
+    known = services.history
+    return memory.early_rule(services.adapter.metric, known.experiments, known.measurements, known.calibration)
 
 
 def _seed(services: Services, experiment: Experiment, state: State, arm: str) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from autoresearch.core.adapter import ArmTotals, Direction, Metric, MetricKind, Outcome
+from autoresearch.core.adapter import ArmTotals, Direction, Measurement, Metric, MetricKind, Outcome
 from autoresearch.core.decision import Evidence, Look, Noise, PastEvidence, Policy
+from autoresearch.core.decision.early import Duel, EarlyRule
 from autoresearch.core.decision.noise import estimate_noise
 from autoresearch.core.ledger import Experiment, FreshMeasurement, MeasurementRow, ProposalRow
 from autoresearch.core.proposers import Change, PastExperiment
@@ -109,6 +110,54 @@ def evidence(
     earlier = [row for row in experiments if current is None or row.number < current.number]
     noise = noise_of(metric, measurements, calibration)
     return Evidence(metric, looks, noise, past_evidence(earlier, measurements))
+
+
+def early_rule(
+    metric: Metric,
+    experiments: Sequence[Experiment],
+    measurements: Measurements,
+    calibration: Sequence[ArmTotals] = (),
+) -> EarlyRule:
+    """Return the rule that cuts hopeless measurements of the next candidate, from the curves of the run so far."""
+    curves = _Curves(experiments, measurements)
+    incumbent = incumbent_of(experiments)
+    noise = noise_of(metric, measurements, calibration)
+    return EarlyRule(
+        metric.direction,
+        curves.of_incumbent(incumbent.number) if incumbent else (),
+        [duel for row in experiments if (duel := curves.duel(row)) is not None],
+        replicates=[
+            curves.of_incumbent(row.number)
+            for row in experiments
+            if row.outcome == Outcome.KEPT.value and row is not incumbent
+        ],
+        noise=0.0 if noise is None else noise.sd,
+    )
+
+
+class _Curves:
+    """Measurements of a run with their curves, by the experiment that brought the artifact."""
+
+    def __init__(self, experiments: Sequence[Experiment], measurements: Measurements) -> None:
+        self._first: dict[int, Measurement] = {}
+        self._all: dict[int, list[Measurement]] = {}
+        for row in experiments:
+            for found in undisturbed(measurements.get(row.id, ())):
+                owner = row.number if found.arm == "treatment" else row.parent_number
+                run = Measurement(found.value, found.seed, found.seconds, curve=tuple((s, v) for s, v in found.curve))
+                if owner is not None:
+                    self._all.setdefault(owner, []).append(run)
+                if found.arm == "treatment":
+                    self._first.setdefault(row.number, run)
+
+    def of_incumbent(self, number: int) -> tuple[Measurement, ...]:
+        return tuple(self._all.get(number, ()))
+
+    def duel(self, row: Experiment) -> Duel | None:
+        """Return a candidate's first measurement beside its incumbent's; None where one of them has none."""
+        candidate = self._first.get(row.number)
+        rivals = self.of_incumbent(row.parent_number) if row.parent_number is not None else ()
+        return Duel(candidate, rivals) if row.outcome in _JUDGED and candidate is not None and rivals else None
 
 
 def baseline_value(experiments: Sequence[Experiment], measurements: Measurements) -> float | None:

@@ -98,6 +98,7 @@ class Settings:
         baseline_runs: How often the baseline is measured at first; None: 3, or 2 where the adapter states its noise.
         budget_seconds: Budget of one measurement.
         device: Device of the measurements.
+        early_stop: Cut the first measurement of a candidate whose curve leaves no hope of beating the incumbent.
         approve: Wait for `approve N` before each measurement of a new candidate.
         confirm: Confirm the gain when a limit ends the session, as far as the budget allows. None: also no longer than
             the session itself took.
@@ -114,6 +115,7 @@ class Settings:
     baseline_runs: int | None = None
     budget_seconds: float | None = None
     device: str | None = None
+    early_stop: bool = False
     approve: bool = False
     confirm: bool | None = None
     limits: Limits = field(default_factory=Limits)
@@ -148,6 +150,7 @@ _RUN_KEYS: dict[str, type | tuple[type, ...]] = {
     "baseline_runs": int,
     "budget_seconds": (int, float),
     "device": str,
+    "early_stop": bool,
     "approve": bool,
     "confirm": bool,
 }
