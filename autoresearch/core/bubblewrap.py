@@ -1,0 +1,142 @@
+"""Bubblewrap: the arguments that build a file system, a network and a process table for one command.
+
+The file system begins empty and gets what is named, so there is nothing to forget. Where rules overlap, the deeper path
+wins: everything is laid on from the root outwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+__all__ = ["PRIVATE", "advice", "arguments", "command", "obstacle"]
+
+PRIVATE = Path("/tmp")
+"""Where the private folder is seen inside."""
+
+_INSTALL = "Install it: sudo apt install bubblewrap (Fedora: dnf install bubblewrap, Arch: pacman -S bubblewrap)."
+_RESTRICTED_BY_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+_ALLOWED_BY_DEBIAN = Path("/proc/sys/kernel/unprivileged_userns_clone")
+_MOST_NAMESPACES = Path("/proc/sys/user/max_user_namespaces")
+_APPARMOR = (
+    "Ubuntu lets only programs with a profile make user namespaces; these two lines give bubblewrap one:\n"
+    r"printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\n"
+    r"  userns,\n}\n'"
+    " | sudo tee /etc/apparmor.d/bwrap\n"
+    "sudo systemctl reload apparmor"
+)
+
+
+def obstacle() -> tuple[str, str] | None:
+    """Return why bubblewrap cannot even be tried here, and what to do about it; None where it can."""
+    if not sys.platform.startswith("linux"):
+        return "bubblewrap is a program for Linux.", "Run on Linux, or in a virtual machine or container with Linux."
+    if shutil.which("bwrap") is None:
+        return "there is no program bwrap on PATH.", _INSTALL
+    return None
+
+
+def advice(complaint: str) -> str:
+    """Return what to do on this machine when bubblewrap is there and failed with `complaint`."""
+    if _setting(_RESTRICTED_BY_APPARMOR) == "1":
+        return _APPARMOR
+    if _setting(_ALLOWED_BY_DEBIAN) == "0":
+        return "Allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if _setting(_MOST_NAMESPACES) == "0":
+        return "Allow user namespaces: sudo sysctl -w user.max_user_namespaces=10000"
+    if "proc" in complaint or "namespace" in complaint:
+        return (
+            "Inside a container, let it make namespaces (docker run --security-opt seccomp=unconfined), or run outside."
+        )
+    return "Update bubblewrap, and try it by hand: bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev true"
+
+
+def _setting(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""  # a kernel without this switch
+
+
+def command(arguments_descriptor: int) -> tuple[str, ...]:
+    """Return the command's beginning; the arguments lie in a descriptor, so that no process list shows them."""
+    return (shutil.which("bwrap") or "bwrap", "--args", str(arguments_descriptor), "--")
+
+
+def arguments(
+    *,
+    readable: Iterable[Path],
+    writable: Iterable[Path],
+    hidden: Iterable[Path],
+    devices: Iterable[Path],
+    private: Path,
+    cwd: Path,
+) -> list[str]:
+    """Return the arguments for one command.
+
+    Args:
+        readable: Files and folders to show read-only; links among them stay links.
+        writable: Folders to show writable.
+        hidden: Real paths to cover with nothing.
+        devices: Device files to pass through.
+        private: A folder with `tmp`, `shm` and an unreadable file `nothing`, for this command alone.
+        cwd: Where to start.
+    """
+    readable, writable, hidden = tuple(readable), tuple(writable), tuple(hidden)
+    shown = {path.resolve() for path in (*readable, *writable)}
+    steps: list[tuple[Path, int, list[str]]] = [
+        (Path("/proc"), 0, ["--proc", "/proc"]),
+        (Path("/dev"), 0, ["--dev", "/dev"]),
+        # On disk and not in memory: what is written there is counted like the rest, and eats nobody's memory.
+        (Path("/dev/shm"), 0, ["--bind", str(private / "shm"), "/dev/shm"]),
+        (PRIVATE, 0, ["--bind", str(private / "tmp"), str(PRIVATE)]),
+    ]
+    for link, target in _links((*readable, *writable, cwd, Path(sys.executable))):
+        if not any(link.is_relative_to(path) for path in shown):
+            steps.append((link, 1, ["--symlink", str(target), str(link)]))
+    steps += [(path, 2, ["--ro-bind", str(path), str(path)]) for path in {path.resolve() for path in readable}]
+    steps += [(path, 3, ["--bind", str(path), str(path)]) for path in {path.resolve() for path in writable}]
+    steps += [(path, 3, ["--dev-bind", str(path), str(path)]) for path in devices]
+    covered = [path for path in hidden if any(path.is_relative_to(other) for other in shown) and path.exists()]
+    for path in covered:
+        cover = ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", str(private / "nothing"), str(path)]
+        steps.append((path, 4, cover))
+    steps.sort(key=lambda step: (len(step[0].parts), step[1], step[0]))
+    closed = ["/", "/dev", *(str(path) for path in covered if path.is_dir())]
+    return [
+        "--unshare-all",
+        "--die-with-parent",
+        "--cap-drop",
+        "ALL",
+        *(part for _, _, parts in steps for part in parts),
+        # Folders that bubblewrap made in memory on the way to a path; they would be room to write.
+        *(part for path in closed for part in ("--remount-ro", path)),
+        "--chdir",
+        str(cwd),
+    ]
+
+
+def _links(paths: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield every symbolic link that is met on the way to the paths, once, with what it leads to."""
+    seen: set[Path] = set()
+    ways = [path.absolute() for path in paths]
+    walked: set[Path] = set()
+    while ways:
+        way = ways.pop()
+        if way in walked:
+            continue
+        walked.add(way)
+        here = Path(way.anchor)
+        for depth, part in enumerate(way.parts[1:], start=2):
+            here = here / part
+            if here.is_symlink():
+                target = here.readlink()
+                if here not in seen:
+                    seen.add(here)
+                    yield here, target
+                rest = way.parts[depth:]
+                ways.append(Path(os.path.normpath(here.parent.joinpath(target, *rest))))
+                break

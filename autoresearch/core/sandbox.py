@@ -1,0 +1,479 @@
+"""How a candidate's processes are kept apart from the machine: four levels, and what each of them needs.
+
+    bubblewrap  namespaces: a file system that holds only what is shown, no network, no other process to be seen
+    landlock    rules of the kernel on files, sockets and signals, for one process and all its children
+    limits      resource limits alone: files and network are open
+    none        time and output are bounded, nothing else
+
+Every level is tried before it is believed: `resolve` runs a process inside, which must fail to read, to write and to
+connect where it may not, and must succeed where it may. The answer is kept for the life of this process.
+
+How to use it, from an adapter:
+
+    level = Level(run.sandbox)                     # RunContext carries the level as one of the four words
+    confinement = Confinement(readable=(artifact, train_dir), writable=(scratch,), hidden=(holdout_dir,), gpu=True)
+    run_process(argv, cwd=scratch, log=run.log, limits=Limits(60), level=level, confinement=confinement)
+
+and from the loop, once per session:
+
+    level = resolve("auto")                        # or what the person asked for; raises EnvironmentNotReadyError
+    RunContext(..., sandbox=level.value)
+
+Where rules overlap, the deeper path wins, and `hidden` wins on the same path. The system, the Python environment and
+this package are readable without being named. The environment variables HOME and TMPDIR lead to a private, empty
+folder that is deleted afterwards. `limits` and `none` show everything and ignore the confinement's paths; `limits`
+still counts what is written below `writable` (`Limits.disk_mb`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import marshal
+import os
+import shutil
+import site
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from autoresearch.core import bubblewrap, landlock, seccomp
+from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
+
+__all__ = ["Confinement", "Level", "Probe", "Wrapped", "best_level", "gpu_devices", "probe", "resolve", "wrap"]
+
+
+class Level(Enum):
+    """How far a process is kept apart; strongest first."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    LIMITS = "limits"
+    NONE = "none"
+
+    @property
+    def confines(self) -> bool:
+        """Whether files and network are out of reach at this level."""
+        return self in (Level.BUBBLEWRAP, Level.LANDLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process may see of this machine.
+
+    Attributes:
+        readable: Files and folders shown read-only, beside the system and the Python environment.
+        writable: The folders it may write; the first is its own. They must exist.
+        hidden: Files and folders that stay out of reach even below a readable one: held-out data, `.autoresearch`.
+            What is neither readable nor writable needs no mention here.
+        gpu: Whether it may use the machine's GPUs, if there are any.
+    """
+
+    readable: tuple[Path, ...]
+    writable: tuple[Path, ...]
+    hidden: tuple[Path, ...] = ()
+    gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether a level works on this machine.
+
+    Attributes:
+        level: The level.
+        works: Whether a process was run inside and found everything as it should be.
+        reason: One sentence when it does not work.
+        advice: What to do about it, at most a few lines.
+    """
+
+    level: Level
+    works: bool
+    reason: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """A command made ready to be confined.
+
+    Attributes:
+        argv: What to start instead of the command.
+        env: Its environment.
+        pass_fds: Descriptors that it inherits for the launcher, beside those of the caller.
+        private: The folder behind its HOME and TMPDIR; what is in it counts as written by the command.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...]
+    private: Path
+
+
+def resolve(asked: str) -> Level:
+    """Return the level to work at.
+
+    Args:
+        asked: `auto` for the strongest that works here, or a level's name.
+
+    Raises:
+        UsageError: If there is no such level.
+        EnvironmentNotReadyError: If the level that was asked for does not work here; says what to do.
+    """
+    if asked == "auto":
+        return best_level()
+    try:
+        level = Level(asked)
+    except ValueError as error:
+        names = ", ".join(["auto", *(level.value for level in Level)])
+        raise UsageError(f"There is no sandbox level {asked!r}.\nChoose one of {names}.") from error
+    tried = probe(level)
+    if not tried.works:
+        raise EnvironmentNotReadyError(
+            f"The sandbox level {asked} does not work on this machine: {tried.reason}\n{tried.advice}\n"
+            f"Or take the strongest level that works here: --sandbox auto (now {best_level().value})."
+        )
+    return level
+
+
+def best_level() -> Level:
+    """Return the strongest level that works on this machine."""
+    return next(level for level in Level if probe(level).works)
+
+
+@functools.cache
+def probe(level: Level) -> Probe:
+    """Try a level by running something inside; the answer is kept for the life of this process."""
+    if not level.confines:
+        return Probe(level, True)
+    obstacle = bubblewrap.obstacle() if level is Level.BUBBLEWRAP else _landlock_obstacle()
+    if obstacle is not None:
+        return Probe(level, False, *obstacle)
+    complaint = _try_out(level)
+    if complaint is None:
+        return Probe(level, True)
+    advice = bubblewrap.advice(complaint) if level is Level.BUBBLEWRAP else _LANDLOCK_ADVICE
+    return Probe(level, False, complaint, advice)
+
+
+_LANDLOCK_ADVICE = "Use a kernel of 6.2 or newer with Landlock switched on (lsm=landlock,... on its command line)."
+
+
+def _landlock_obstacle() -> tuple[str, str] | None:
+    if not sys.platform.startswith("linux"):
+        return "Landlock is a part of Linux.", "Run on Linux, or in a virtual machine or container with Linux."
+    if not seccomp.supported():
+        return (
+            "the filter of system calls that goes with it is written for x86-64 and ARM64 only.",
+            "Install bubblewrap, which needs no such filter.",
+        )
+    version = landlock.abi()
+    if version == 0:
+        return "this kernel has no Landlock, or the container does not let it be used.", _LANDLOCK_ADVICE
+    if version < landlock.LOWEST_ABI:
+        return f"this kernel has version {version} of Landlock, and {landlock.LOWEST_ABI} is needed.", _LANDLOCK_ADVICE
+    return None
+
+
+# ---- Making a command ready
+
+
+def wrap(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    level: Level,
+    confinement: Confinement,
+    limits: Mapping[int, int],
+    status: int,
+    stack: ExitStack,
+) -> Wrapped:
+    """Make a command ready to run at a level that confines; what it opens is closed by `stack`.
+
+    Args:
+        argv: The command.
+        cwd: Its working directory, which the confinement must show.
+        env: Its whole environment; HOME and TMPDIR are replaced.
+        level: `BUBBLEWRAP` or `LANDLOCK`.
+        confinement: What it may see.
+        limits: Resource limits by number (`resource.RLIMIT_...`).
+        status: Write end of a pipe on which the launcher reports, see `launcher.py`; it must be inherited.
+        stack: Closes and deletes what was made for the command.
+
+    Raises:
+        ValueError: If the confinement contradicts itself or does not show the working directory.
+        EnvironmentNotReadyError: If something that should be shown is missing, or no private folder can be made.
+    """
+    _demand_sense(confinement, cwd)
+    private = _private_folder(stack)
+    devices = (*_DEVICES, *(gpu_devices() if confinement.gpu else ()))
+    readable = (*_system(confinement.gpu), *python_environment(), *confinement.readable)
+    hidden = tuple(path.resolve() for path in confinement.hidden)
+    launch: dict[str, object] = {"argv": list(argv), "limits": list(limits.items()), "landlock": None, "stay": False}
+    outer: tuple[str, ...] = ()
+    descriptors: tuple[int, ...] = ()
+    if level is Level.BUBBLEWRAP:
+        home = bubblewrap.PRIVATE
+        arguments = bubblewrap.arguments(
+            readable=readable,
+            writable=confinement.writable,
+            hidden=hidden,
+            devices=devices[len(_DEVICES) :],  # it brings the common ones itself
+            private=private,
+            cwd=cwd.absolute(),
+        )
+        descriptors = (_in_memory(b"".join(os.fsencode(part) + b"\0" for part in arguments), stack),)
+        outer = bubblewrap.command(*descriptors)
+        # It reports a signal as an exit code, so that somebody inside must see how the command really ended.
+        launch["stay"] = True
+    else:
+        home = private / "tmp"
+        rules = landlock.rules(
+            landlock.abi(),
+            readable=(*readable, *_PROC),
+            listed=[path for path in _search_path() if path.is_dir()],
+            writable=(*confinement.writable, home),
+            devices=devices,
+            hidden=hidden,
+        )
+        launch["landlock"] = (rules.handled, rules.size, list(rules.allowed))
+    launch["seccomp"] = seccomp.program(own_network=level is Level.BUBBLEWRAP) if seccomp.supported() else b""
+    descriptors = (*descriptors, _in_memory(marshal.dumps(launch), stack))
+    return Wrapped(
+        (*outer, sys.executable, "-I", "-S", str(_LAUNCHER), str(descriptors[-1]), str(status)),
+        {**env, "HOME": str(home), "TMPDIR": str(home)},
+        (status, *descriptors),
+        private,
+    )
+
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+def _demand_sense(confinement: Confinement, cwd: Path) -> None:
+    shown = [path.resolve() for path in (*confinement.readable, *confinement.writable)]
+    for path in (*confinement.readable, *confinement.writable):
+        if not path.exists():
+            raise EnvironmentNotReadyError(
+                f"{path} should be shown to the experiment, and it is gone.\n"
+                "Run the same command again; what belongs to an experiment is made anew."
+            )
+    hidden = {path.resolve() for path in confinement.hidden}
+    for path in shown:
+        if path in hidden:
+            raise ValueError(f"{path} is both shown and hidden; hide what lies below it instead.")
+    if not any(cwd.resolve().is_relative_to(path) for path in shown):
+        raise ValueError(f"The working directory {cwd} is neither readable nor writable by the confinement.")
+
+
+def _private_folder(stack: ExitStack) -> Path:
+    """Make the command's own place for temporary files, gone when `stack` ends."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="autoresearch-sandbox-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "tmp").mkdir()
+        (folder / "shm").mkdir()
+        (folder / "nothing").touch(mode=0)
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"No folder for temporary files can be made in {tempfile.gettempdir()}: {error.strerror}.\n"
+            "Free some space there, or name another folder in TMPDIR."
+        ) from error
+    return folder
+
+
+def _in_memory(content: bytes, stack: ExitStack) -> int:
+    """Return a descriptor to read `content` from, of any length and with no name."""
+    descriptor = os.memfd_create("autoresearch")
+    stack.callback(os.close, descriptor)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+# ---- What everybody may see
+
+_DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom"))
+# Of /etc what libraries read and what holds no secret.
+_ETC = (
+    "alternatives",
+    "group",
+    "host.conf",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "nvidia",
+    "OpenCL",
+    "os-release",
+    "passwd",
+    "ssl/certs",
+    "timezone",
+)
+_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/rocm")
+# The kernel's figures, and the process's own entry. Those of other processes show command lines.
+_PROC = tuple(
+    Path("/proc", name)
+    for name in (
+        "self",
+        "cpuinfo",
+        "devices",
+        "driver",
+        "filesystems",
+        "loadavg",
+        "meminfo",
+        "modules",
+        "stat",
+        "sys",
+        "uptime",
+        "version",
+        "vmstat",
+    )
+)
+
+
+def _system(gpu: bool) -> list[Path]:
+    """Return the folders and files of the operating system that programs need."""
+    figures = ("/sys",) if gpu else ("/sys/devices/system", "/sys/kernel/mm")
+    paths = [*map(Path, (*_FOLDERS, *figures)), *(Path("/etc", name) for name in _ETC)]
+    return [path for path in paths if path.exists()]
+
+
+def gpu_devices(root: Path = Path("/dev")) -> tuple[Path, ...]:
+    """Return the device files of this machine's GPUs, of whatever maker; none where there is no GPU."""
+    return tuple(sorted(path for pattern in ("nvidia*", "dri", "kfd", "dxg") for path in root.glob(pattern)))
+
+
+@functools.cache
+def python_environment() -> tuple[Path, ...]:
+    """Return what this interpreter and its packages are made of: files and folders to read."""
+    prefixes = {Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
+    paths = {path for prefix in prefixes for path in _of_prefix(prefix)}
+    paths |= {Path(sys.executable).resolve(), Path(__file__).parents[1]}
+    if site.ENABLE_USER_SITE:
+        paths.add(Path(site.getusersitepackages()))
+    for entry in _search_path():
+        paths |= set(_importable(entry))
+    return tuple(sorted(path for path in paths if path.exists()))
+
+
+def _of_prefix(prefix: Path) -> Iterator[Path]:
+    """Yield a Python's folders: the whole prefix, unless the person's home lies in it or is it."""
+    if not Path.home().resolve().is_relative_to(prefix.resolve()):
+        yield prefix
+        return
+    schemes = sysconfig.get_paths(vars={"base": str(prefix), "platbase": str(prefix), "installed_base": str(prefix)})
+    yield from map(Path, schemes.values())
+    yield from (prefix / "lib").glob("libpython*")
+
+
+def _search_path() -> list[Path]:
+    """Return where modules are looked for outside the Python installation, as with `pip install -e` and PYTHONPATH."""
+    prefixes = (sys.prefix, sys.base_prefix)
+    entries = [Path(entry) for entry in sys.path if Path(entry).is_absolute() and not entry.startswith(prefixes)]
+    return [entry for entry in entries if entry != Path.cwd() and entry.exists()]
+
+
+def _importable(entry: Path) -> Iterator[Path]:
+    """Yield the packages and modules of a folder, and not what happens to lie beside them (.env, .git, data)."""
+    if entry.is_file() or entry.name in ("site-packages", "dist-packages"):
+        yield entry
+        return
+    suffixes = tuple(importlib.machinery.all_suffixes())
+    for path in entry.iterdir():
+        if path.is_dir():
+            if (path / "__init__.py").exists() or path.suffix in (".dist-info", ".egg-info"):
+                yield path
+        elif path.name.endswith(suffixes):
+            yield path
+
+
+# ---- Trying a level
+
+_TRIAL = """
+import socket, sys
+port, secret, outside, inside = int(sys.argv[1]), *sys.argv[2:]
+def works(action):
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+complaints = []
+works(lambda: open(outside, "w").close())  # it may land in a private folder; whoever tries the level looks
+if works(lambda: open(secret).read()):
+    complaints.append("a file that is not shown could be read")
+if not works(lambda: open(inside, "w").close()):
+    complaints.append("its own folder could not be written")
+if works(lambda: socket.create_connection(("127.0.0.1", port), timeout=5).close()):
+    complaints.append("a connection could be made")
+print("; ".join(complaints) or "confined")
+"""
+
+
+def _try_out(level: Level) -> str | None:
+    """Run something inside; return what is wrong, as a sentence, or None."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoresearch-probe-")))
+        (folder / "secret").write_text("secret")
+        own = folder / "own"
+        own.mkdir()
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        paths = [str(folder / "secret"), str(folder / "outside"), str(own / "inside")]
+        argv = [sys.executable, "-I", "-S", "-c", _TRIAL, str(listener.getsockname()[1]), *paths]
+        read, write = os.pipe()
+        stack.callback(os.close, read)
+        stack.callback(os.close, write)
+        wrapped = wrap(
+            argv,
+            cwd=own,
+            env={"PATH": os.defpath},
+            level=level,
+            confinement=Confinement((), (own,)),
+            limits={},
+            status=write,
+            stack=stack,
+        )
+        try:
+            done = subprocess.run(
+                wrapped.argv,
+                cwd=own,
+                env=dict(wrapped.env),
+                pass_fds=wrapped.pass_fds,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_TRIAL_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return f"a trial inside did not end within {_TRIAL_SECONDS:g} s."
+        if (folder / "outside").exists():
+            return "a trial inside could write a file outside."
+        answer = done.stdout.strip()
+        if answer == "confined" and (own / "inside").exists():
+            return None
+        os.set_blocking(read, False)
+        told = answer or done.stderr.strip() or _read(read) or f"it ended with exit code {done.returncode}"
+        return f"a trial inside failed: {told.splitlines()[-1]}."
+
+
+_TRIAL_SECONDS = 30.0
+
+
+def _read(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 4096).decode(errors="replace").strip()
+    except BlockingIOError:
+        return ""
