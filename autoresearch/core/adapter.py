@@ -273,7 +273,10 @@ class Adapter(Protocol):
 class LiveAdapter(Protocol):
     """A subject of research whose metric arrives from people: conversions, replies, revenue.
 
-    `start` and `finish` are idempotent: after a kill the loop calls them again with the same experiment.
+    The loop calls `start` with both arms, then `observe` again and again until the policy has a verdict or `OffersPace`
+    says that the test is over, then `finish`. The artifact as found is not tested: everybody sees it until the first
+    treatment is kept. `start` and `finish` are idempotent: after a kill the loop calls them again with the same
+    experiment.
     """
 
     @property
@@ -300,6 +303,52 @@ class LiveAdapter(Protocol):
 
 
 # What an adapter may offer besides. Each is optional; the loop asks with isinstance.
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """What the gates of a live test say at one look; None where they say nothing.
+
+    Attributes:
+        invalid: Why nothing of this test can be believed: the split is broken, units saw both arms.
+        harm: Which guardrail the treatment is shown to harm; the test ends without a keep.
+        hold: Why a verdict must wait: half a week, outcomes still open. A line that was crossed stays crossed.
+    """
+
+    invalid: str | None = None
+    harm: str | None = None
+    hold: str | None = None
+
+
+@runtime_checkable
+class OffersGates(Protocol):
+    """A live adapter that watches over its split, its guardrails and its calendar."""
+
+    def gates(self, experiment_id: str) -> GateReport:
+        """Return what the gates say now, on the same data as the last `observe`."""
+        ...
+
+
+@runtime_checkable
+class OffersPace(Protocol):
+    """A live adapter that knows when a look is worth taking and when a test has had its share."""
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        """Return how long to wait before the next look; 0: look at once."""
+        ...
+
+    def ending(self, experiment_id: str) -> str | None:
+        """Return why the test gets no more traffic, None while it does; without a verdict it is inconclusive then."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A live adapter that wants its workspace before the first experiment."""
+
+    def prepare(self, workspace: Workspace) -> None:
+        """As `Adapter.prepare`."""
+        ...
 
 
 @runtime_checkable

@@ -101,7 +101,7 @@ def confirm(bench: Bench, *, seeds: int = SEEDS, declared: int | None = None) ->
     kept = refuse(bench.ledger, bench.run, seeds, declared)
     bench.demand(Split.HOLDOUT)
     history = bench.history()
-    believed = memory.belief(bench.policy, bench.metric, history.experiments, history.measurements, history.calibration)
+    believed = history.belief(bench.policy, bench.metric)
     _write_claims(bench, history, kept, believed, declared)
     seeds = max(seeds, *(claim.seeds for claim in bench.ledger.claims(bench.run.id)))
     complete, failed = _measure(bench, _arms(bench, kept), seeds)

@@ -30,6 +30,7 @@ from autoresearch.core.adapter import (
     OffersEstimate,
     OffersReadiness,
     OffersWorkspace,
+    Prepares,
     RunContext,
     Workspace,
 )
@@ -50,7 +51,6 @@ from autoresearch.core.workspace import Layout, Settings, config_text, find_work
 POLL_SECONDS = 0.5
 """How often a paused or waiting run looks at the control table."""
 
-_DEFAULT_POLICY = "bayes"
 RESUMABLE = ("interrupted", "environment", "stopped", "error")
 """After a reason that begins so, the next `run` goes on with the same budget, as it does after a kill."""
 
@@ -266,12 +266,11 @@ class _Driver:
         earlier = None if new else self.ledger.latest_run(name)
         if earlier is not None:
             self._adopt(earlier, policy)
-        self.policy = policy or create_policy(
-            self.settings.policy or _DEFAULT_POLICY, dict(self.settings.policy_parameters)
-        )
+        self.policy = self._choose_policy(policy)
         self.proposer = proposer or choose_proposer(self.settings, self.reporter)
         self._demand_replicates()
-        self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
+        if isinstance(self.adapter, Adapter | Prepares):
+            self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
         self.store = Store.open(self.layout.root)
         self.run = earlier or self._create_run(name, distribution, version)
         self.history = History(self.ledger, self.run.id).refresh()
@@ -281,6 +280,8 @@ class _Driver:
 
     def _demand_replicates(self) -> None:
         """Refuse a baseline measured once where the policy needs the noise and nobody states it."""
+        if isinstance(self.adapter, LiveAdapter):
+            return
         if self.settings.baseline_runs == 1 and self.policy.needs_noise and self.adapter.metric.noise is None:
             raise UsageError(
                 f"The policy {self.policy.name} weighs every value against the noise of {self.adapter.metric.name}, "
@@ -301,13 +302,21 @@ class _Driver:
             registry.check_adapter(given, type(given).__module__)
             created = given
             identity = (type(given).__name__, type(given).__module__, "")
-        if isinstance(created, LiveAdapter) and not isinstance(created, Adapter):
-            raise UsageError(
-                f"{identity[0]} is a live adapter, and this release runs measured adapters only.\n"
-                "See what is supported: autoresearch adapters"
-            )
-        self.adapter = created
+        self.adapter: Adapter | LiveAdapter = created
         return identity
+
+    def _choose_policy(self, given: Policy | None) -> Policy:
+        """Return the run's policy; people are judged by a sequential test, repeated measurements by expected gain."""
+        if given is not None:
+            return given
+        live = isinstance(self.adapter, LiveAdapter)
+        name = self.settings.policy or ("race" if live else "bayes")
+        if live and name in ("bayes", "greedy"):
+            raise UsageError(
+                f"The policy {name} judges repeated measurements, and {self.adapter.metric.name} arrives from people.\n"
+                "Leave --policy out: race may be looked at any time and states its error rates."
+            )
+        return create_policy(name, dict(self.settings.policy_parameters))
 
     def _adopt(self, run: Run, policy: Policy | None) -> None:
         """Take over what a run was started with; refuse what would change it midway."""
@@ -479,19 +488,21 @@ class _Driver:
             if reason:
                 return reason
             number = self._next_number()
-            if number > 0 and not estimated:
+            if number > 0 and not estimated and isinstance(self.adapter, Adapter):
                 self._say_estimate(number)
                 estimated = True
             self._one_experiment(graph, saver, number)
             if self.history.experiments and self.history.experiments[-1].number == number:
                 self.reporter.experiment_ended(self.history.experiments[-1])
-                if number == 0:
+                if number == 0 and isinstance(self.adapter, Adapter):
                     self._say_what_can_be_seen()
 
     def _confirm(self) -> None:
         """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""
         if self.settings.confirm is False or self.stop_wanted or len(self.history.experiments) < 2:
             return
+        if isinstance(self.adapter, LiveAdapter):
+            return  # its tests are claims already, each with the error rates of the race
         from autoresearch.core import confirm, fresh
 
         if not fresh.kept_steps(self.history.experiments):
@@ -616,10 +627,7 @@ class _Driver:
             return None
         value = None
         if self.limits.target is not None:
-            known = self.history
-            value = memory.belief(
-                self.policy, self.adapter.metric, known.experiments, known.measurements, known.calibration
-            ).value
+            value = self.history.belief(self.policy, self.adapter.metric).value
         return limit_reached(self.limits, self._spent(), self.adapter.metric, value)
 
     def _budget_left(self) -> tuple[float | None, int | None]:
@@ -704,11 +712,14 @@ class _Driver:
                 return None
             time.sleep(POLL_SECONDS)
 
-    def _sleep(self, seconds: float) -> None:
-        """Wait, but not past a wish to stop."""
+    def _sleep(self, seconds: float) -> bool:
+        """Wait, but not past a wish to stop; False when that cut the waiting short."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self.stop_wanted:
-            time.sleep(min(POLL_SECONDS, until - time.monotonic()) if until > time.monotonic() else 0)
+        while (left := until - time.monotonic()) > 0:
+            if self._stop_wanted():
+                return False
+            time.sleep(min(POLL_SECONDS, left))
+        return True
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

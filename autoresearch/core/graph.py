@@ -26,10 +26,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from autoresearch.core import memory
+from autoresearch.core import live, memory
 from autoresearch.core.adapter import (
     Adapter,
     KeepsOutputs,
+    LiveAdapter,
     Measurement,
     OffersBrief,
     OffersFingerprint,
@@ -99,6 +100,11 @@ class Reporter(Protocol):
         ...
 
 
+def _slept(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True
+
+
 @dataclass(frozen=True)
 class Services:
     """What the nodes of one session work with; comes in by LangGraph's runtime context, never by the state."""
@@ -110,13 +116,13 @@ class Services:
     ledger: Ledger
     store: Store
     layout: Layout
-    adapter: Adapter
+    adapter: Adapter | LiveAdapter
     proposer: Proposer
     policy: Policy
     settings: Settings
     reporter: Reporter
     now: Callable[[], datetime]
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], bool] = _slept
     in_flight: dict[int, Experiment] = field(default_factory=dict)
     budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
 
@@ -229,6 +235,8 @@ def observe(state: State, runtime: Runtime[Services]) -> State:
     """Take one measurement, of the candidate or of the incumbent beside it, and write it down."""
     services, arm, waiting = runtime.context, state["arms"][0], state["arms"][1:]
     experiment = _need_experiment(services, state["number"])
+    if isinstance(services.adapter, LiveAdapter):
+        return _observe_live(services, services.adapter, experiment, state)
     try:
         row = _measured_before(services, experiment, state, arm) or _measure(services, experiment, state, arm)
     except CandidateError as error:
@@ -248,6 +256,8 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
     """Let the policy judge the evidence; the baseline is kept once it was measured often enough."""
     services, number, look = runtime.context, state["number"], state.get("look", 0)
     experiment = _need_experiment(services, number)
+    if isinstance(services.adapter, LiveAdapter):
+        return _decide_live(services, services.adapter, experiment, state)
     if number == 0:
         wanted = baseline_runs(services.settings, services.adapter.metric.noise)
         verdict = Verdict(Decision.KEEP if look + 1 >= wanted else Decision.CONTINUE, f"measured {look + 1} times")
@@ -293,6 +303,7 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
         scratch = _scratch(services, state, TREATMENT, _last_look(services, experiment))
         if scratch.is_dir():
             services.adapter.keep_outputs(scratch, services.layout.incumbent)
+    _finish_live(services, experiment, Outcome.KEPT)
     return {}
 
 
@@ -302,6 +313,7 @@ def revert(state: State, runtime: Runtime[Services]) -> State:
     experiment = _need_experiment(services, state["number"])
     if experiment.candidate_commit:
         services.store.reject(services.run.id, experiment.number, experiment.candidate_commit)
+    _finish_live(services, experiment, Outcome(state["outcome"]))
     return {}
 
 
@@ -448,9 +460,7 @@ def request_for(services: Services, state: State) -> ProposalRequest:
         scope=adapter.scope,
         metric=metric,
         readonly=Artifact.read(services.layout.root, adapter.scope.readonly).files,
-        incumbent_value=memory.belief(
-            services.policy, metric, known.experiments, known.measurements, known.calibration
-        ).value,
+        incumbent_value=known.belief(services.policy, metric).value,
         program=_read_program(services.layout),
         brief=adapter.brief() if isinstance(adapter, OffersBrief) else "",
         notes=tuple(services.ledger.notes(services.run.id)),
@@ -627,6 +637,7 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
     if arm == TREATMENT and state.get("look", 0) == 0 and experiment.number > 0 and services.settings.early_stop:
         context = replace(context, hopeless=watching(_early_rule(services), seed))
     started = services.now()
+    assert isinstance(services.adapter, Adapter), "a live adapter's metric is observed"
     measurement = services.adapter.measure(
         _laid_out(services, experiment, state, arm),
         seed=seed,
@@ -679,6 +690,40 @@ def _measurement_row(
     )
 
 
+def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> State:
+    """Show both arms and wait for the next look; the artifact as found is shown already, and to everybody."""
+    if experiment.number > 0:
+        control = _laid_out(services, experiment, state, CONTROL)
+        live.begin(adapter, experiment, control, _artifact_folder(services, state))
+        live.next_look(
+            adapter, services.ledger, experiment, state.get("look", 0), now=services.now, sleep=services.sleep
+        )
+    return {"route": "decide"}
+
+
+def _decide_live(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> State:
+    """Let the gates and the policy judge a live test; the artifact as found is what everything starts from."""
+    if experiment.number == 0:
+        return {"route": "keep", "outcome": Outcome.KEPT.value, "reason": "shown to everybody", "verdict": {}}
+    looks = live.looks_of(services.ledger.live_looks(experiment.id))
+    verdict, outcome = live.judge(adapter, services.policy, experiment, looks)
+    if verdict.decision is Decision.CONTINUE:
+        services.reporter.progress(0.0, verdict.reason)
+        look = state.get("look", 0) + 1
+        return {"route": "observe", "look": look, "arms": [TREATMENT], "verdict": _verdict_json(verdict)}
+    return {
+        "route": "keep" if outcome is Outcome.KEPT else "revert",
+        "outcome": outcome.value,
+        "reason": verdict.reason,
+        "verdict": _verdict_json(verdict),
+    }
+
+
+def _finish_live(services: Services, experiment: Experiment, outcome: Outcome) -> None:
+    if isinstance(services.adapter, LiveAdapter) and experiment.number > 0:
+        live.finish(services.adapter, experiment, outcome)
+
+
 def _control_failed(state: State, error: CandidateError) -> State:
     """Try the incumbent again when it fails beside a candidate; it was measured before, so the machine is suspect."""
     failed = state.get("disturbed", 0) + 1
@@ -725,6 +770,8 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _mean_value(services: Services, experiment: Experiment) -> float | None:
+    if isinstance(services.adapter, LiveAdapter):
+        return live.value_of(live.looks_of(services.ledger.live_looks(experiment.id)))
     rows = services.ledger.measurements(experiment.id)
     values = [row.value for row in memory.undisturbed(rows) if row.arm == TREATMENT]
     return sum(values) / len(values) if values else None

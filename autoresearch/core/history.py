@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from autoresearch.core import memory
-from autoresearch.core.adapter import ArmTotals, Split
+from autoresearch.core import live, memory
+from autoresearch.core.adapter import ArmTotals, Metric, Split
+from autoresearch.core.decision import Look, Policy
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
 
 
@@ -20,6 +21,7 @@ class History:
         self._sequence = 0
         self.experiments: list[Experiment] = []
         self.measurements: dict[int, list[MeasurementRow]] = {}
+        self.looks: dict[int, tuple[Look, ...]] = {}  # of live tests, by experiment id
         self.calibration: tuple[ArmTotals, ...] = memory.calibration_groups(ledger.fresh(run_id, Split.SEARCH.value))
 
     def refresh(self) -> History:
@@ -27,5 +29,13 @@ class History:
         for experiment, measurements in self._ledger.finished_after(self._run_id, self._sequence):
             self.experiments.append(experiment)
             self.measurements[experiment.id] = measurements
+            if not measurements:
+                self.looks[experiment.id] = live.looks_of(self._ledger.live_looks(experiment.id))
             self._sequence = experiment.sequence or self._sequence
         return self
+
+    def belief(self, policy: Policy | None, metric: Metric) -> memory.Belief:
+        """Return what a policy believes of the incumbent; no gain without a policy."""
+        if any(self.looks.values()):
+            return live.belief(policy, metric, self.experiments, self.looks)
+        return memory.belief(policy, metric, self.experiments, self.measurements, self.calibration)

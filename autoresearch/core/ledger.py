@@ -50,6 +50,7 @@ __all__ = [
     "Experiment",
     "FreshMeasurement",
     "Ledger",
+    "LiveLook",
     "MeasurementRow",
     "ProposalRow",
     "Run",
@@ -57,7 +58,7 @@ __all__ = [
     "Totals",
 ]
 
-LEDGER_VERSION = "0002"
+LEDGER_VERSION = "0003"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
 
 CONTROL_COMMANDS = ("pause", "resume", "stop", "approve", "reject", "note")
@@ -213,6 +214,22 @@ class MeasurementRow(_Table, table=True):
     seconds: float = 0.0
     disturbed: str | None = None
     started: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
+
+
+class LiveLook(_Table, table=True):
+    """Cumulative totals of one arm of a live test at one look: matured units only."""
+
+    __tablename__ = "live_look"
+    __table_args__ = (UniqueConstraint("experiment_id", "look", "arm"),)
+
+    id: int = Field(default=None, primary_key=True)  # None until the row is inserted
+    experiment_id: int = Field(foreign_key="experiment.id")
+    look: int
+    arm: str  # control, treatment
+    n: float
+    total: float
+    total_sq: float
+    at: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
 
 
 class ProposalRow(_Table, table=True):
@@ -563,6 +580,19 @@ class Ledger:
         query = select(MeasurementRow).where(MeasurementRow.experiment_id == experiment_id)
         with self._read() as transaction:
             return list(transaction.exec(query.order_by(col(MeasurementRow.id))))
+
+    def add_live_look(self, rows: Sequence[LiveLook]) -> list[LiveLook]:
+        """Insert the arms of one look together, once; ask again and the rows that are there come back."""
+        with self._write() as transaction:
+            key = (LiveLook.experiment_id == rows[0].experiment_id) & (LiveLook.look == rows[0].look)
+            known = list(transaction.exec(select(LiveLook).where(key).order_by(col(LiveLook.id))))
+            return known or [_added(transaction, row) for row in rows]
+
+    def live_looks(self, experiment_id: int) -> list[LiveLook]:
+        """Return what a live test showed, look by look."""
+        query = select(LiveLook).where(LiveLook.experiment_id == experiment_id)
+        with self._read() as transaction:
+            return list(transaction.exec(query.order_by(col(LiveLook.look), col(LiveLook.id))))
 
     def run_measurements(self, run_id: str) -> dict[int, list[MeasurementRow]]:
         """Return experiment id -> its measurements in the order they were written, for a whole run at once."""

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autoresearch.core import memory
-from autoresearch.core.adapter import Split
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy, policy_names
+from autoresearch.core.history import History
 from autoresearch.core.ledger import Claim, Experiment, Ledger, Run
 
 INCUMBENT = "incumbent"
@@ -86,13 +86,11 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
             Python API was given believes can be told by that API alone.
     """
     experiments = ledger.experiments(run.id)
-    measurements = ledger.run_measurements(run.id)
     totals = ledger.totals(run.id)
     metric = memory.metric_from_json(run.metric)
     if policy is None and run.policy in policy_names():
         policy = create_policy(run.policy, run.policy_parameters)
-    calibration = memory.calibration_groups(ledger.fresh(run.id, Split.SEARCH.value))
-    believed = memory.belief(policy, metric, experiments, measurements, calibration)
+    believed = History(ledger, run.id).refresh().belief(policy, metric)
     return RunStatus(
         run=run.id,
         adapter=run.adapter,

@@ -1,0 +1,173 @@
+"""Live tests: both arms in front of people, looked at until the evidence, a gate or the traffic ends the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from autoresearch.core.adapter import (
+    ArmTotals,
+    GateReport,
+    LiveAdapter,
+    LiveExperiment,
+    Metric,
+    OffersGates,
+    OffersPace,
+    Outcome,
+)
+from autoresearch.core.decision import Decision, Evidence, Look, PastEvidence, Policy, Verdict
+from autoresearch.core.errors import EnvironmentNotReadyError, RunStoppedError
+from autoresearch.core.ledger import Experiment, Ledger, LiveLook
+from autoresearch.core.memory import Belief
+
+ARMS = ("control", "treatment")
+
+EVEN_SPLIT = {"control": 0.5, "treatment": 0.5}
+"""Shares of traffic; equal ones end a test soonest."""
+
+_DEFAULT_WAIT = 60.0
+"""Seconds between looks where an adapter does not say."""
+
+
+def is_live(adapter: object) -> bool:
+    """Say whether an adapter's metric arrives from people."""
+    return isinstance(adapter, LiveAdapter)
+
+
+def test_id(experiment: Experiment) -> str:
+    """Return the name of a test, unique and the same after a restart."""
+    return f"{experiment.run_id}-{experiment.number:04d}"
+
+
+def begin(adapter: LiveAdapter, experiment: Experiment, control: Path, treatment: Path) -> None:
+    """Show both arms; fine when they are shown already."""
+    adapter.start(LiveExperiment(test_id(experiment), control, treatment, EVEN_SPLIT, experiment.started))
+
+
+def next_look(
+    adapter: LiveAdapter,
+    ledger: Ledger,
+    experiment: Experiment,
+    look: int,
+    *,
+    now: Callable[[], datetime],
+    sleep: Callable[[float], bool],
+) -> None:
+    """Wait for people, then write down what both arms show; fine when this look is written down already.
+
+    Args:
+        adapter: Whose test it is.
+        ledger: Where looks are written.
+        experiment: The experiment that the test belongs to.
+        look: Number of the look, from 0.
+        now: The clock.
+        sleep: Waits so many seconds; False when a person wants the run to end meanwhile.
+
+    Raises:
+        RunStoppedError: If a person wants the run to end; the test goes on collecting.
+        EnvironmentNotReadyError: If the adapter reports arms that were not shown.
+    """
+    known = ledger.live_looks(experiment.id)
+    if any(row.look == look for row in known):
+        return
+    pace = adapter if isinstance(adapter, OffersPace) else None
+    wait = _DEFAULT_WAIT if pace is None else pace.wait_seconds(test_id(experiment))
+    if not sleep(wait):
+        raise RunStoppedError("interrupted while the test goes on; autoresearch run takes it up again")
+    totals = {arm.arm: arm for arm in adapter.observe(test_id(experiment))}
+    if set(totals) != set(ARMS):
+        raise EnvironmentNotReadyError(
+            f"The test {test_id(experiment)} has the arms {', '.join(ARMS)}, and the adapter reports "
+            f"{', '.join(sorted(totals)) or 'none'}.\nThe adapter must report both, with 0 units where nobody came."
+        )
+    at = now()
+    ledger.add_live_look(
+        [
+            LiveLook(
+                experiment_id=experiment.id,
+                look=look,
+                arm=arm,
+                n=totals[arm].n,
+                total=totals[arm].total,
+                total_sq=totals[arm].total_sq,
+                at=at,
+            )
+            for arm in ARMS
+        ]
+    )
+
+
+def looks_of(rows: Sequence[LiveLook]) -> tuple[Look, ...]:
+    """Return the looks of one test, cumulative, in order."""
+    by_look: dict[int, dict[str, ArmTotals]] = {}
+    for row in rows:
+        by_look.setdefault(row.look, {})[row.arm] = ArmTotals(row.arm, int(row.n), row.total, row.total_sq)
+    return tuple(Look(arms["control"], arms["treatment"]) for _, arms in sorted(by_look.items()))
+
+
+def judge(
+    adapter: LiveAdapter, policy: Policy, experiment: Experiment, looks: Sequence[Look]
+) -> tuple[Verdict, Outcome]:
+    """Let the gates speak, then the policy; return the verdict and what the experiment ends as if it ends.
+
+    Gates cannot be argued with: a broken split makes the test invalid and a harm ends it, whatever the lift. A verdict
+    that must wait for its week is asked for again at the next look; the line that was crossed stays crossed, because
+    the policy judges by the first look that crossed one.
+    """
+    report = adapter.gates(test_id(experiment)) if isinstance(adapter, OffersGates) else GateReport()
+    verdict = policy.decide(Evidence(adapter.metric, tuple(looks)))
+    if report.invalid is not None:
+        return _replaced(verdict, Decision.REVERT, report.invalid), Outcome.INVALID
+    if report.harm is not None:
+        return _replaced(verdict, Decision.REVERT, f"harm: {report.harm}"), Outcome.REVERTED
+    over = adapter.ending(test_id(experiment)) if isinstance(adapter, OffersPace) else None
+    if report.hold is not None and over is None:
+        return _replaced(verdict, Decision.CONTINUE, f"{verdict.reason} {report.hold}"), Outcome.INCONCLUSIVE
+    if verdict.decision is Decision.CONTINUE and over is not None:
+        return _replaced(verdict, Decision.REVERT, f"{over} {verdict.reason}"), Outcome.INCONCLUSIVE
+    if verdict.decision is Decision.KEEP:
+        return verdict, Outcome.KEPT
+    return verdict, Outcome.INCONCLUSIVE if verdict.inconclusive else Outcome.REVERTED
+
+
+def _replaced(verdict: Verdict, decision: Decision, reason: str) -> Verdict:
+    return Verdict(decision, reason, verdict.effect, verdict.interval, verdict.p_better, verdict.e_win, verdict.e_lose)
+
+
+def finish(adapter: LiveAdapter, experiment: Experiment, outcome: Outcome) -> None:
+    """End the test; with a keep the treatment is what everybody sees from now on."""
+    adapter.finish(test_id(experiment), outcome)
+
+
+def value_of(looks: Sequence[Look]) -> float | None:
+    """Return the treatment's mean at the last look; None where nobody saw it."""
+    return looks[-1].treatment.mean if looks and looks[-1].treatment.n else None
+
+
+def baseline_of(experiments: Sequence[Experiment], looks: Mapping[int, Sequence[Look]]) -> float | None:
+    """Return the mean of the artifact as found: of its units in every test in which it was the control."""
+    shown = [looks[row.id][-1].control for row in experiments if row.parent_number == 0 and looks.get(row.id)]
+    units = sum(arm.n for arm in shown)
+    return sum(arm.total for arm in shown) / units if units else None
+
+
+def past_evidence(experiments: Sequence[Experiment], looks: Mapping[int, Sequence[Look]]) -> tuple[PastEvidence, ...]:
+    """Return what later decisions may know of earlier tests."""
+    judged = {Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value}
+    return tuple(
+        PastEvidence(looks[row.id][-1], kept=row.outcome == Outcome.KEPT.value)
+        for row in experiments
+        if row.outcome in judged and looks.get(row.id)
+    )
+
+
+def belief(
+    policy: Policy | None, metric: Metric, experiments: Sequence[Experiment], looks: Mapping[int, Sequence[Look]]
+) -> Belief:
+    """Return what the policy believes of the incumbent, from the whole history of the run; no gain without a policy."""
+    start = baseline_of(experiments, looks)
+    if policy is None or start is None:
+        return Belief(start, None, None)
+    gain = policy.believed_gain(Evidence(metric, (), None, past_evidence(experiments, looks)))
+    return Belief(start, start + metric.direction.sign * gain, gain)

@@ -1,0 +1,168 @@
+"""Live tests from end to end, on people who are drawn by lot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from autoresearch.core import (
+    ArmTotals,
+    Direction,
+    EnvironmentNotReadyError,
+    GateReport,
+    LiveExperiment,
+    Metric,
+    MetricKind,
+    Outcome,
+    Scope,
+    UsageError,
+)
+from autoresearch.core.driver import RunResult, run
+from autoresearch.core.ledger import Experiment, Ledger
+from tests.core.fakes import FakeProposer, Listening, make_workspace
+
+PER_LOOK = 400
+
+
+@dataclass
+class Crowd:
+    """The artifact is a conversion rate; every look brings 400 people an arm, 28 looks at most."""
+
+    rates: dict[str, tuple[float, float]] = field(default_factory=dict)
+    looks: dict[str, int] = field(default_factory=dict)
+    finished: list[tuple[str, Outcome]] = field(default_factory=list)
+    report: GateReport = field(default_factory=GateReport)
+    arms: tuple[str, ...] = ("control", "treatment")
+    most: int = 28
+    wait: float = 0.0
+
+    @property
+    def metric(self) -> Metric:
+        return Metric("conversion", "", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.2)
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(("number.txt",))
+
+    def start(self, experiment: LiveExperiment) -> None:
+        self.rates[experiment.id] = (
+            float((experiment.control / "number.txt").read_text()),
+            float((experiment.treatment / "number.txt").read_text()),
+        )
+
+    def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
+        self.looks[experiment_id] = self.looks.get(experiment_id, 0) + 1
+        n = PER_LOOK * self.looks[experiment_id]
+        totals = []
+        for arm, rate in zip(self.arms, self.rates[experiment_id], strict=False):
+            dice = random.Random(f"{experiment_id[-4:]}{arm}")
+            converted = sum(dice.random() < rate for _ in range(n))
+            totals.append(ArmTotals(arm, n, converted, converted))
+        return totals
+
+    def finish(self, experiment_id: str, outcome: Outcome) -> None:
+        self.finished.append((experiment_id[-4:], outcome))
+
+    def gates(self, experiment_id: str) -> GateReport:
+        return self.report
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        return self.wait
+
+    def ending(self, experiment_id: str) -> str | None:
+        return "The traffic is used up." if self.looks[experiment_id] >= self.most else None
+
+
+def go(root: Path, script: list[str | Exception], adapter: Crowd, **choices: object) -> RunResult:
+    return run(adapter, workspace=root, proposer=FakeProposer(script), **choices)  # type: ignore[arg-type]
+
+
+def experiments(root: Path) -> list[Experiment]:
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        return ledger.experiments(ledger.runs()[-1].id)
+
+
+def looks(root: Path, number: int) -> int:
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        row = ledger.experiment(ledger.runs()[-1].id, number)
+        assert row is not None
+        return len({look.look for look in ledger.live_looks(row.id)})
+
+
+def test_people_decide_what_is_kept(tmp_path: Path) -> None:
+    """A clear gain is kept and is the control of the next test, a clear loss is reverted; both by their e-values."""
+    root, crowd = make_workspace(tmp_path / "w", "0.05"), Crowd()
+    result = go(root, ["0.09", "0.04"], crowd, experiments=2)
+    rows = experiments(root)
+    assert [row.outcome for row in rows] == ["kept", "kept", "reverted"]
+    assert rows[1].e_win is not None and rows[1].e_win >= 20 and rows[2].e_lose is not None and rows[2].e_lose >= 5
+    assert rows[1].value == pytest.approx(0.09, abs=0.02)
+    assert crowd.finished == [("0001", Outcome.KEPT), ("0002", Outcome.REVERTED)]
+    assert [rates[0] for rates in crowd.rates.values()] == [0.05, 0.09], "the control is the incumbent"
+    assert result.status.baseline == pytest.approx(0.05, abs=0.02)
+    assert result.status.believed_gain == pytest.approx(0.04, abs=0.02)
+
+
+def test_traffic_that_is_used_up_settles_nothing(tmp_path: Path) -> None:
+    """Without a verdict at the end of the traffic a test is inconclusive."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    go(root, ["0.055"], Crowd(most=2), experiments=1)
+    row = experiments(root)[1]
+    assert row.outcome == "inconclusive" and row.reason.startswith("The traffic is used up.")
+    assert looks(root, 1) == 2
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome", "reason"),
+    [
+        (GateReport(invalid="The split is broken."), "invalid", "The split is broken."),
+        (GateReport(harm="complaints rose."), "reverted", "harm: complaints rose."),
+    ],
+)
+def test_gates_cannot_be_argued_with(tmp_path: Path, report: GateReport, outcome: str, reason: str) -> None:
+    """A gate ends a test at its first look, however good the lift."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    go(root, ["0.5"], Crowd(report=report), experiments=1)
+    row = experiments(root)[1]
+    assert (row.outcome, row.reason) == (outcome, reason) and looks(root, 1) == 1
+
+
+def test_a_verdict_waits_for_its_week(tmp_path: Path) -> None:
+    """While a gate holds, a line that was crossed keeps the test going; the traffic's end lifts the hold."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    go(root, ["0.5"], Crowd(report=GateReport(hold="The week is not over."), most=5), experiments=1)
+    assert experiments(root)[1].outcome == "kept" and looks(root, 1) == 5
+
+
+def test_a_stop_while_people_are_awaited_leaves_the_test_running(tmp_path: Path) -> None:
+    """`autoresearch stop` ends the run and not the test; the next run takes the same test up again."""
+    root, crowd = make_workspace(tmp_path / "w", "0.05"), Crowd(wait=60)
+
+    def stop(number: int, name: str) -> None:
+        if (number, name) == (1, "observe"):
+            with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+                ledger.send(ledger.runs()[-1].id, "stop")
+
+    result = go(root, ["0.09"], crowd, experiments=1, reporter=Listening(on_phase=stop))
+    assert result.reason.startswith("interrupted while the test goes on") and crowd.finished == []
+    crowd.wait = 0.0
+    assert go(root, [], crowd).status.kept == 1
+    assert len(crowd.rates) == 1 and crowd.finished == [("0001", Outcome.KEPT)]
+
+
+def test_arms_that_were_not_shown_are_refused(tmp_path: Path) -> None:
+    """An adapter that reports other arms than the two is at fault, and nothing is booked."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    with pytest.raises(EnvironmentNotReadyError, match="has the arms control, treatment, and the adapter reports a, b"):
+        go(root, ["0.09"], Crowd(arms=("a", "b")), experiments=1)
+
+
+@pytest.mark.parametrize("policy", ["bayes", "greedy"])
+def test_repeated_measurements_rules_do_not_judge_people(tmp_path: Path, policy: str) -> None:
+    """The policies of measured adapters are refused with the one that fits."""
+    with pytest.raises(UsageError, match="arrives from people"):
+        go(make_workspace(tmp_path / "w", "0.05"), ["0.09"], Crowd(), policy=policy, experiments=1)
