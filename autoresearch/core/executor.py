@@ -4,6 +4,9 @@ The result of a child arrives as JSON lines on a pipe that the runner opened, ne
 pipe, the lifeline, carries nothing: a child that called `die_with_parent` ends as soon as the runner is gone, so that a
 run killed with SIGKILL leaves nothing behind.
 
+How far a child is kept apart from the machine is said by its level, see `sandbox.py`; how a run is started, bounded,
+reported and ended is the same at every level.
+
 POSIX only. On Linux an orphan that left the session is found as well, because the runner adopts it.
 """
 
@@ -14,7 +17,9 @@ import errno
 import json
 import os
 import re
+import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,13 +28,15 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
+from autoresearch.core.diskuse import DiskUse
 from autoresearch.core.errors import EnvironmentNotReadyError
+from autoresearch.core.sandbox import Confinement, Level, gpu_devices, wrap
 
 __all__ = [
     "Finished",
@@ -94,12 +101,16 @@ class Limits:
         cpu_seconds: Processor seconds of the whole process tree; None without.
         memory_mb: Resident memory of the whole tree in MiB (shared pages count once per process); None without.
         output_mb: Output kept in the log, in MiB. More is dropped, and a child that writes 16 times as much is ended.
+        disk_mb: MiB that it may add to the folders it writes, and size of its largest file; None without.
+        processes: Processes alive at one time; None without.
     """
 
     wall_seconds: float
     cpu_seconds: float | None = None
     memory_mb: int | None = None
     output_mb: float = 16.0
+    disk_mb: float | None = None
+    processes: int | None = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,8 @@ def run_process(
     limits: Limits,
     env: Mapping[str, str] | None = None,
     on_message: Callable[[Message], None] | None = None,
+    level: Level = Level.LIMITS,
+    confinement: Confinement | None = None,
 ) -> Finished:
     """Run a command to its end, or until a limit ends it, and leave no process of it behind.
 
@@ -155,22 +168,39 @@ def run_process(
         limits: When to end it.
         env: Variables on top of `child_environment()`.
         on_message: Called in this thread with every message as it arrives. What it raises ends the child.
+        level: How far it is kept apart from the machine. `NONE` bounds time and output only.
+        confinement: What it may see and write; None: nothing but its working directory.
 
     Raises:
-        EnvironmentNotReadyError: If the program or the directory is missing, the disk is full, or a process of it
-            cannot be ended.
+        EnvironmentNotReadyError: If the machine is at fault: the program, a directory or a GPU is missing, the sandbox
+            does not start, disk or memory is full although the child kept to its limits, or a process of it cannot be
+            ended.
         KeyboardInterrupt: If the person interrupts; the process tree is dead by then.
     """
+    if level is Level.NONE:
+        limits = replace(limits, cpu_seconds=None, memory_mb=None, disk_mb=None, processes=None)
+    confinement = confinement or Confinement(readable=(), writable=(cwd,))
+    gpus = gpu_devices() if confinement.gpu else ()
+    oom_kills = _oom_kills()
     with ExitStack() as stack:
         output = _Log(log, int(limits.output_mb * (1 << 20)))
         stack.callback(output.close)
         messages = _Messages(on_message)
-        child = _Child.start(argv, cwd, env or {}, stack)
+        command = [os.fspath(part) for part in argv]
+        child = _Child.start(command, cwd, env or {}, limits, level, confinement, stack)
         try:
             stopped = _watch(child, output, messages, limits)
         finally:
             child.end()
         stopped = child.drain(output, messages) or stopped
+        if stopped is None:
+            child.told.demand_started(log)
+        if child.returncode == -signal.SIGKILL and stopped is None and _oom_kills() > oom_kills:
+            stopped = _out_of_memory(child.peak_memory_mb)
+        if child.returncode != 0 and not all(path.exists() for path in gpus):
+            raise EnvironmentNotReadyError(
+                "A GPU disappeared while the experiment ran.\nLook at `dmesg` and the driver; a restart may be needed."
+            )
         return Finished(child.returncode, child.seconds, child.cpu_seconds, tuple(messages.received), stopped)
 
 
@@ -337,32 +367,60 @@ def _watch(child: _Child, output: _Log, messages: _Messages, limits: Limits) -> 
             return f"It wrote more than {limits.output_mb * _OUTPUT_STOP_FACTOR:g} MiB of output."
         if now >= next_sample:
             next_sample = now + _SAMPLE_SECONDS
-            reason = _exceeded(child.tree, limits)
+            reason = _exceeded(child, limits) or child.disk.exceeded(child.tree.pids)
             if reason is not None:
                 return reason
 
 
-def _exceeded(tree: _Tree, limits: Limits) -> str | None:
+def _exceeded(child: _Child, limits: Limits) -> str | None:
     """Sample the tree, which also keeps sight of its members, and name the limit that it has crossed."""
-    cpu_seconds, memory_mb = tree.usage()
+    cpu_seconds, memory_mb = child.tree.usage()
+    child.peak_memory_mb = max(child.peak_memory_mb, memory_mb)
+    processes = len(child.tree.pids)
     if limits.cpu_seconds is not None and cpu_seconds > limits.cpu_seconds:
         return f"It used more than its limit of {limits.cpu_seconds:g} s of processor time."
     if limits.memory_mb is not None and memory_mb > limits.memory_mb:
         return f"It used {memory_mb:.0f} MiB of memory; its limit is {limits.memory_mb} MiB."
+    if limits.processes is not None and processes > limits.processes:
+        return f"It started {processes} processes; its limit is {limits.processes} at a time."
     return None
+
+
+def _oom_kills() -> int:
+    """Return how many processes this system has ended for want of memory; 0 where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0  # not Linux
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def _out_of_memory(peak_memory_mb: float) -> str:
+    """Say that the child ate the machine's memory, or raise: a small victim is the machine's fault."""
+    total_mb = psutil.virtual_memory().total / (1 << 20)
+    if peak_memory_mb > total_mb / 2:
+        return f"The machine ran out of memory while it used {peak_memory_mb:.0f} of {total_mb:.0f} MiB."
+    raise EnvironmentNotReadyError(
+        f"The machine ran out of memory and ended the experiment, which used only {peak_memory_mb:.0f} of "
+        f"{total_mb:.0f} MiB.\nEnd other programs and run the same command again; it goes on where it stopped."
+    )
 
 
 @dataclass
 class _Child:
-    """A started command with its two inward pipes and its process tree."""
+    """A started command with its inward pipes and its process tree."""
 
     process: subprocess.Popen[bytes]
     tree: _Tree
     output: int
     results: int
+    status: int
     pidfd: int | None
     selector: selectors.BaseSelector
     started: float
+    disk: DiskUse
+    told: _Status
+    peak_memory_mb: float = 0.0
     returncode: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -371,52 +429,75 @@ class _Child:
     @classmethod
     def start(
         cls,
-        argv: Sequence[str | os.PathLike[str]],
+        argv: Sequence[str],
         cwd: Path,
         env: Mapping[str, str],
+        limits: Limits,
+        level: Level,
+        confinement: Confinement,
         stack: ExitStack,
     ) -> _Child:
         """Start the command. Every descriptor that stays open here is closed by `stack`."""
+        if not cwd.is_dir():
+            raise _cannot_start(argv[0], cwd, FileNotFoundError())
+        confinement.check(cwd)
         _adopt_orphans()
         output_read, output_write = _pipe(stack)
         result_read, result_write = _pipe(stack)
+        status_read, status_write = _pipe(stack)
         lifeline_read, _ = _pipe(stack)  # its write end stays open for as long as the runner lives
         mark = uuid.uuid4().hex
         own = {RESULT_FD: str(result_write), LIFELINE_FD: str(lifeline_read), _MARK: mark}
+        environment = child_environment({**env, **own})
+        inherited: tuple[int, ...] = (result_write, lifeline_read)
+        resources, folders = _resource_limits(limits, level), confinement.writable
+        program = argv[0]
+        if level.confines:
+            wrapped = wrap(argv, cwd, environment, level, confinement, resources, status_write, stack)
+            argv, environment, folders = wrapped.argv, dict(wrapped.env), (*folders, wrapped.private)
+            inherited += wrapped.pass_fds
+        disk = DiskUse(folders, limits.disk_mb)
         started = time.monotonic()
-        process = _spawn(argv, cwd, child_environment({**env, **own}), output_write, (result_write, lifeline_read))
-        for descriptor in (output_write, result_write, lifeline_read):
+        process = _spawn(argv, cwd, environment, output_write, inherited)
+        if not level.confines:
+            _limit(process.pid, resources)
+        for descriptor in (output_write, result_write, status_write, lifeline_read):
             os.close(descriptor)
-        os.set_blocking(output_read, False)
-        os.set_blocking(result_read, False)
         _offer_to_the_oom_killer(process.pid)
         selector = stack.enter_context(selectors.DefaultSelector())
-        selector.register(output_read, selectors.EVENT_READ)
-        selector.register(result_read, selectors.EVENT_READ)
+        for descriptor in (output_read, result_read, status_read):
+            os.set_blocking(descriptor, False)
+            selector.register(descriptor, selectors.EVENT_READ)
         pidfd = _open_pidfd(process.pid, stack)
         if pidfd is not None:
             selector.register(pidfd, selectors.EVENT_READ)
-        return cls(process, _Tree(process.pid, mark), output_read, result_read, pidfd, selector, started)
+        told = _Status(level, program, cwd)
+        tree = _Tree(process.pid, mark)
+        return cls(process, tree, output_read, result_read, status_read, pidfd, selector, started, disk, told)
 
     def pump(self, output: _Log, messages: _Messages, timeout: float) -> bool:
         """Wait for something to happen and pass it on; say whether the child has ended."""
         if self.pidfd is None:
             timeout = min(timeout, 0.02)  # without a descriptor for the process, its end is found by asking
+        sinks: dict[int, _Log | _Messages | _Status] = {
+            self.output: output,
+            self.results: messages,
+            self.status: self.told,
+        }
         for key, _ in self.selector.select(timeout):
-            if key.fd == self.pidfd:
-                continue
-            sink = output if key.fd == self.output else messages
-            if not _pass_on(key.fd, sink):
+            if key.fd != self.pidfd and not _pass_on(key.fd, sinks[key.fd]):
                 self.selector.unregister(key.fd)
         return self._poll()
 
     def drain(self, output: _Log, messages: _Messages) -> str | None:
         """Pass on what is left in the pipes after the end; return what is wrong with the messages, if anything."""
-        for key in tuple(self.selector.get_map().values()):
-            if key.fd == self.output:
-                _pass_on(key.fd, output, to_the_end=True)
+        open_ = {key.fd for key in self.selector.get_map().values()}
+        for descriptor, sink in ((self.output, output), (self.status, self.told)):
+            if descriptor in open_:
+                _pass_on(descriptor, sink, to_the_end=True)
+        self.returncode = self.told.returncode(self.returncode)
         try:
-            if self.results in self.selector.get_map():
+            if self.results in open_:
                 _pass_on(self.results, messages, to_the_end=True)
             messages.finish()
         except _BrokenMessage as error:
@@ -436,22 +517,99 @@ class _Child:
         self._ended = True
         self.seconds = time.monotonic() - self.started
         self.cpu_seconds += used.ru_utime + used.ru_stime
+        self.peak_memory_mb = max(self.peak_memory_mb, used.ru_maxrss / _MAXRSS_PER_MIB)
         self.returncode = os.waitstatus_to_exitcode(status)
         self.process.returncode = self.returncode  # Popen would wait for the status that is already collected
         return True
 
 
+@dataclass
+class _Status:
+    """What the launcher in front of a confined command says; see `launcher.py`."""
+
+    level: Level
+    program: str
+    cwd: Path
+    _text: bytes = b""
+
+    def write(self, data: bytes) -> None:
+        self._text += data
+
+    def _told(self, word: str) -> str | None:
+        lines = (line.partition(" ") for line in self._text.decode("ascii", "replace").splitlines())
+        return next((rest for first, _, rest in lines if first == word), None)
+
+    def returncode(self, of_the_sandbox: int) -> int:
+        """Return the command's own exit status, as `Finished` has it."""
+        if self.level is not Level.BUBBLEWRAP:
+            return of_the_sandbox
+        ended = self._told("ended")
+        if ended is not None and of_the_sandbox >= 0:
+            return os.waitstatus_to_exitcode(int(ended))
+        return 128 - of_the_sandbox if of_the_sandbox > 128 else of_the_sandbox  # the launcher was killed
+
+    def demand_started(self, log: Path) -> None:
+        """Raise `EnvironmentNotReadyError` if the command was never reached."""
+        if not self.level.confines:
+            return
+        failed = self._told("failed")
+        if failed is not None:
+            number, _, step = failed.partition(" ")
+            error = OSError(int(number), os.strerror(int(number)))
+            if step == "start":
+                raise _cannot_start(self.program, self.cwd, error)
+            raise _sandbox_failed(self.level, f"it could not {step} ({error.strerror})")
+        if self._told("ready") is None:
+            raise _sandbox_failed(self.level, tail(log, lines=1) or "it ended without a word")
+
+
+def _sandbox_failed(level: Level, reason: str) -> EnvironmentNotReadyError:
+    return EnvironmentNotReadyError(
+        f"The sandbox ({level.value}) did not start: {reason}.\n"
+        "Ask `autoresearch doctor` which level works on this machine, or choose another: --sandbox LEVEL."
+    )
+
+
+# ru_maxrss is in KiB on Linux and in bytes on macOS.
+_MAXRSS_PER_MIB = 1 << 20 if sys.platform == "darwin" else 1 << 10
+# A process counts once for every thread here, and trainings have many; the watch counts processes and says so.
+_TASKS_PER_PROCESS = 16
+
+
+def _resource_limits(limits: Limits, level: Level) -> dict[int, int]:
+    """Return the limits that the system itself holds: they hold between two looks as well."""
+    if level is Level.NONE:
+        return {}
+    found = {resource.RLIMIT_CORE: 0}
+    if limits.disk_mb is not None:
+        found[resource.RLIMIT_FSIZE] = int(limits.disk_mb * (1 << 20))
+    # In a user namespace only its own processes count; elsewhere all of this user's do, which are not ours to bound.
+    if limits.processes is not None and level is Level.BUBBLEWRAP:
+        found[resource.RLIMIT_NPROC] = limits.processes * _TASKS_PER_PROCESS
+    return found
+
+
+def _limit(pid: int, resources: Mapping[int, int]) -> None:
+    """Lower the limits of a process that has just started; where the system cannot, the watch alone bounds it."""
+    if not hasattr(resource, "prlimit"):  # Linux only
+        return
+    with suppress(ProcessLookupError):  # it has ended already
+        for which, amount in resources.items():
+            _, hard = resource.prlimit(pid, which)
+            amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+            resource.prlimit(pid, which, (amount, amount))
+
+
 def _spawn(
-    argv: Sequence[str | os.PathLike[str]],
+    argv: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
     output: int,
     pass_fds: tuple[int, ...],
 ) -> subprocess.Popen[bytes]:
-    command = [os.fspath(part) for part in argv]
     try:
         return subprocess.Popen(
-            command,
+            argv,
             cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -461,7 +619,7 @@ def _spawn(
             start_new_session=True,
         )
     except OSError as error:
-        raise _cannot_start(command[0], cwd, error) from error
+        raise _cannot_start(argv[0], cwd, error) from error
 
 
 def _cannot_start(program: str, cwd: Path, error: OSError) -> EnvironmentNotReadyError:
@@ -469,6 +627,11 @@ def _cannot_start(program: str, cwd: Path, error: OSError) -> EnvironmentNotRead
         return EnvironmentNotReadyError(
             f"{program} cannot be started in {cwd}: there is no such folder.\n"
             "Run the same command again; a missing folder of an experiment is made anew."
+        )
+    if error.errno in (errno.ENOENT, errno.EACCES) and shutil.which(program) is not None:
+        return EnvironmentNotReadyError(
+            f"{program} cannot be started inside the sandbox: it is not to be seen there.\n"
+            "Install it where the system keeps its programs, or choose another level: --sandbox LEVEL."
         )
     if isinstance(error, FileNotFoundError):
         return EnvironmentNotReadyError(
@@ -514,7 +677,7 @@ def _open_pidfd(pid: int, stack: ExitStack) -> int | None:
     return descriptor
 
 
-def _pass_on(descriptor: int, sink: _Log | _Messages, *, to_the_end: bool = False) -> bool:
+def _pass_on(descriptor: int, sink: _Log | _Messages | _Status, *, to_the_end: bool = False) -> bool:
     """Move what can be read now into `sink`; return False at the end of the stream."""
     while True:
         try:
@@ -559,6 +722,11 @@ class _Tree:
         self._mark = f"{_MARK}={mark}".encode()
         self._known: dict[int, psutil.Process] = {}
         self._runner = psutil.Process()
+
+    @property
+    def pids(self) -> list[int]:
+        """The members that the last look found."""
+        return list(self._known)
 
     def usage(self) -> tuple[float, float]:
         """Return processor seconds and resident MiB of the living members, children they waited for included."""

@@ -19,11 +19,14 @@ import marshal
 import os
 import resource
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # the module that has it takes longer to load than everything here to run
+if TYPE_CHECKING:
+    from typing import Any
 
 _SYS_LANDLOCK_CREATE_RULESET, _SYS_LANDLOCK_ADD_RULE, _SYS_LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every processor
 _LANDLOCK_RULE_PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 4, 38, 22, 2
 
 
 class _Ruleset(ctypes.Structure):
@@ -51,8 +54,9 @@ def main(specification: int, status: int) -> None:
     with open(specification, "rb") as file:
         spec: dict[str, Any] = marshal.load(file)
     os.set_inheritable(status, False)
+    step = "limit the process"
     try:
-        step = "limit the process"
+        _offer_to_the_oom_killer()
         for which, amount in spec["limits"]:
             _lower(which, amount)
         step = "confine the process"
@@ -62,10 +66,13 @@ def main(specification: int, status: int) -> None:
             _landlock(libc, *spec["landlock"])
         _seccomp(libc, spec["seccomp"])
         step = "start"
-        os.write(status, b"ready\n")
         if spec["stay"]:
+            # What is said on STATUS must be ours: without this, the command could open the pipe through /proc.
+            _demand(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
             _stay_beside(spec["argv"], status)
-        os.execvp(spec["argv"][0], spec["argv"])
+        else:
+            os.write(status, b"ready\n")
+            os.execvp(spec["argv"][0], spec["argv"])
     except OSError as error:
         os.write(status, f"failed {error.errno} {step}\n".encode())
         os._exit(127)
@@ -105,11 +112,30 @@ def _demand(result: int) -> int:
     return result
 
 
+def _offer_to_the_oom_killer() -> None:
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return  # a courtesy to the runner; a read-only /proc does without
+    os.write(descriptor, b"500")
+    os.close(descriptor)
+
+
 def _stay_beside(argv: list[str], status: int) -> None:
     """Run the command as a child and report how it ended in the system's own terms."""
+    failed_read, failed_write = os.pipe()
     child = os.fork()
     if child == 0:
-        return
+        try:
+            os.execvp(argv[0], argv)
+        except OSError as error:
+            os.write(failed_write, str(error.errno).encode())
+            os._exit(127)
+    os.close(failed_write)
+    failed = os.read(failed_read, 16)
+    if failed:
+        raise OSError(int(failed), "")
+    os.write(status, b"ready\n")
     _, ending = os.waitpid(child, 0)
     os.write(status, f"ended {ending}\n".encode())
     os._exit(0)

@@ -81,6 +81,27 @@ class Confinement:
     hidden: tuple[Path, ...] = ()
     gpu: bool = False
 
+    def check(self, cwd: Path) -> None:
+        """Refuse what cannot be laid on, at whatever level.
+
+        Raises:
+            ValueError: If a path is shown and hidden, or the working directory is not shown.
+            EnvironmentNotReadyError: If something that should be shown is missing.
+        """
+        shown = (*self.readable, *self.writable)
+        for path in shown:
+            if not path.exists():
+                raise EnvironmentNotReadyError(
+                    f"{path} should be shown to the experiment, and there is no such file or folder.\n"
+                    "Run the same command again; what belongs to an experiment is made anew."
+                )
+        real, hidden = [path.resolve() for path in shown], {path.resolve() for path in self.hidden}
+        for path in real:
+            if path in hidden:
+                raise ValueError(f"{path} is both shown and hidden; hide what lies below it instead.")
+        if not any(cwd.resolve().is_relative_to(path) for path in real):
+            raise ValueError(f"The working directory {cwd} is neither readable nor writable by the confinement.")
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -186,7 +207,6 @@ def _landlock_obstacle() -> tuple[str, str] | None:
 
 def wrap(
     argv: Sequence[str],
-    *,
     cwd: Path,
     env: Mapping[str, str],
     level: Level,
@@ -211,7 +231,7 @@ def wrap(
         ValueError: If the confinement contradicts itself or does not show the working directory.
         EnvironmentNotReadyError: If something that should be shown is missing, or no private folder can be made.
     """
-    _demand_sense(confinement, cwd)
+    confinement.check(cwd)
     private = _private_folder(stack)
     devices = (*_DEVICES, *(gpu_devices() if confinement.gpu else ()))
     readable = (*_system(confinement.gpu), *python_environment(), *confinement.readable)
@@ -255,22 +275,6 @@ def wrap(
 
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
-
-
-def _demand_sense(confinement: Confinement, cwd: Path) -> None:
-    shown = [path.resolve() for path in (*confinement.readable, *confinement.writable)]
-    for path in (*confinement.readable, *confinement.writable):
-        if not path.exists():
-            raise EnvironmentNotReadyError(
-                f"{path} should be shown to the experiment, and it is gone.\n"
-                "Run the same command again; what belongs to an experiment is made anew."
-            )
-    hidden = {path.resolve() for path in confinement.hidden}
-    for path in shown:
-        if path in hidden:
-            raise ValueError(f"{path} is both shown and hidden; hide what lies below it instead.")
-    if not any(cwd.resolve().is_relative_to(path) for path in shown):
-        raise ValueError(f"The working directory {cwd} is neither readable nor writable by the confinement.")
 
 
 def _private_folder(stack: ExitStack) -> Path:
