@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
@@ -479,11 +479,7 @@ class _Child:
         """Wait for something to happen and pass it on; say whether the child has ended."""
         if self.pidfd is None:
             timeout = min(timeout, 0.02)  # without a descriptor for the process, its end is found by asking
-        sinks: dict[int, _Log | _Messages | _Status] = {
-            self.output: output,
-            self.results: messages,
-            self.status: self.told,
-        }
+        sinks: dict[int, _Sink] = {self.output: output, self.results: messages, self.status: self.told}
         for key, _ in self.selector.select(timeout):
             if key.fd != self.pidfd and not _pass_on(key.fd, sinks[key.fd]):
                 self.selector.unregister(key.fd)
@@ -521,6 +517,12 @@ class _Child:
         self.returncode = os.waitstatus_to_exitcode(status)
         self.process.returncode = self.returncode  # Popen would wait for the status that is already collected
         return True
+
+
+class _Sink(Protocol):
+    """Takes what arrives on a pipe."""
+
+    def write(self, data: bytes) -> None: ...
 
 
 @dataclass
@@ -677,7 +679,7 @@ def _open_pidfd(pid: int, stack: ExitStack) -> int | None:
     return descriptor
 
 
-def _pass_on(descriptor: int, sink: _Log | _Messages | _Status, *, to_the_end: bool = False) -> bool:
+def _pass_on(descriptor: int, sink: _Sink, *, to_the_end: bool = False) -> bool:
     """Move what can be read now into `sink`; return False at the end of the stream."""
     while True:
         try:
