@@ -92,8 +92,8 @@ class FiniteListPlan:
 def plan_finite_list(people: int, prior: RatePrior) -> FiniteListPlan:
     """Return how many of a list of `people` to test on, two arms of equal size, the rest getting the better-looking.
 
-    With noise s² = mean (1 - mean) of one response and r = s²/sd², per_arm = sqrt(people r/4 + (3r/4)²) - 3r/4. It grows
-    with the square root of the list, where a test for significance would take the same number whatever the list.
+    With noise s² = mean (1 - mean) of one response and r = s²/sd², per_arm = sqrt(people r/4 + (3r/4)²) - 3r/4. That
+    grows with the square root of the list, where a test for significance takes the same number whatever the list.
 
     Args:
         people: Length of the list, 2 at least.

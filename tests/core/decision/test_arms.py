@@ -27,7 +27,7 @@ def test_published_test_and_roll() -> None:
 
 
 def test_test_and_roll_maximises_the_expected_rate() -> None:
-    """Simulated lists bring the most conversions at the planned size, and the plan's expected rate is what they bring."""
+    """Simulated lists bring most at the planned size, and about as much as the plan expects."""
     people, prior = 20_000, arms.RatePrior(0.05, 0.01)
     plan = arms.plan_finite_list(people, prior)
     rng = np.random.default_rng(5)
