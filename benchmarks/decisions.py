@@ -169,10 +169,11 @@ def obrien_fleming(stages: int, alpha: float) -> Vector:
     bounds, before = [], 0.0
     for stage, total in enumerate(spent, 1):
         tail = density[::-1].cumsum()[::-1] * step - density * step / 2.0  # mass above each point of the grid
-        cut = float(np.interp(-(total - before), -tail, grid))
+        # Logarithms, because the tail is far from straight between two points of the grid.
+        cut = float(np.interp(-math.log(total - before), -np.log(np.maximum(tail, 1e-300)), grid))
         bounds.append(cut / math.sqrt(stage))
         before = total
-        density = kernel @ np.where(grid < cut, density, 0.0)
+        density = kernel @ (density * np.clip((cut - grid) / step + 0.5, 0.0, 1.0))
     return np.array(bounds)
 
 

@@ -86,7 +86,7 @@ def sample_size(
     """Return units per arm for a two-sided z test, fixed beforehand and looked at once.
 
     (z_(alpha/2) sqrt(V0) + z_power sqrt(V1))² / difference², where V1 is the sum of both arms' variances and V0 twice
-    the variance of the rate that `variance` names; to the nearest unit, as the calculators round that this is set beside.
+    the variance of the rate that `variance` names; to the nearest unit, as other calculators round it.
 
     Args:
         baseline: Rate of the control.
