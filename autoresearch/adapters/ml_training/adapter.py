@@ -52,6 +52,8 @@ _EVALUATOR_FILES: Final = (
     "evaluate.py",
     "evaluate_process.py",
     "harness.py",
+    "predict_process.py",
+    "remote.py",
     "runner.py",
     "task.py",
     "train_process.py",

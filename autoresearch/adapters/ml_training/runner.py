@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -141,6 +142,9 @@ def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
         CandidateError: If the model cannot be built or gives no finite value.
         EnvironmentNotReadyError: If the machine is at fault.
     """
+    folder = run.scratch / "evaluate"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     task = EvaluateTask(
         train_py=train_py,
         weights=output / WEIGHTS,
@@ -148,6 +152,9 @@ def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
         split=plan.split.value,
         max_bytes=plan.eval_bytes,
         device=plan.device,
+        folder=folder,
+        log=run.log,
+        sandbox=run.sandbox,
         threads=plan.preset.threads,
         batch_tokens=plan.preset.eval_batch_tokens,
         count_flops=_peak_flops(plan.device) is not None,
@@ -166,6 +173,8 @@ def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
     if not math.isfinite(value):
         raise CandidateError(f"val_bpb is {value}, and a measurement must be finite.", log_tail=tail(run.log))
     counts = {"eval_seconds": finished.seconds, "val_bpb_standard_error": float(scored["standard_error"])}
+    if scored["fresh_loss"] is not None:
+        counts["fresh_loss"] = float(scored["fresh_loss"])
     flops = scored.get("flops_per_token")
     return Scored(value, counts, None if flops is None else float(flops))
 

@@ -13,18 +13,33 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from autoresearch.adapters.ml_training.task import WEIGHTS
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, UsageError
 from autoresearch.core.executor import Limits, die_with_parent, run_process, send_message, tail
 
 if TYPE_CHECKING:
-    from autoresearch.adapters.ml_training.evaluate import Predictor
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 WALL_SECONDS: Final = 3600.0
 NEEDED: Final = ("train.py", "tokenizer.json", "model.json", WEIGHTS)
 """What `MlAdapter.keep_outputs` leaves for the incumbent."""
+
+
+class Model(Protocol):
+    """The trained model, in this very process."""
+
+    @property
+    def context(self) -> int:
+        """Longest window that it takes, in tokens, T."""
+        ...
+
+    def logits(self, tokens: NDArray[np.int64]) -> Tensor:
+        """Return logits (B, T, V) for tokens (B, T)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +110,7 @@ def printable(text: str) -> str:
     return "".join(letter for letter in text if letter in "\n\t" or letter.isprintable())
 
 
-def continue_tokens(model: Predictor, start: list[int], task: SampleTask, *, end: int, used: int) -> Iterator[int]:
+def continue_tokens(model: Model, start: list[int], task: SampleTask, *, end: int, used: int) -> Iterator[int]:
     """Yield sampled tokens until `end` comes up or `task.tokens` are written.
 
     Args:
@@ -131,13 +146,14 @@ def _sample(task: SampleTask) -> None:
 
     from autoresearch.adapters.ml_training import harness
     from autoresearch.adapters.ml_training.data.tokenizer import Tokenizer
-    from autoresearch.adapters.ml_training.evaluate_process import LoadedModel
+    from autoresearch.adapters.ml_training.predict_process import CandidateModel
 
     harness.forbid_training()
     folder = Path(task.folder)
     torch.set_num_threads(task.threads)
     vocab_size = int(json.loads((folder / "model.json").read_text(encoding="utf-8"))["vocab_size"])
-    model = LoadedModel(folder / "train.py", folder / WEIGHTS, vocab_size=vocab_size, device="cpu")
+    model = CandidateModel(folder / "train.py", vocab_size=vocab_size, device="cpu")
+    model.load(folder / WEIGHTS)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     start = [tokenizer.bos_id, *tokenizer.encoding().encode_ordinary(task.prompt)]
     send_message({"kind": "bytes", "hex": task.prompt.encode().hex()})

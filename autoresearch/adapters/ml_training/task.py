@@ -1,4 +1,4 @@
-"""What a training process and an evaluating process are told to do, as JSON files; imports neither torch nor numpy."""
+"""What the processes of a measurement are told to do, as JSON files; imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from typing import Any, Literal, TypeVar
 
 WEIGHTS = "weights.safetensors"
 """Name of the file with the trained weights, in the output directory of a training."""
+
+REQUESTS = "requests"
+ANSWERS = "answers"
+"""Names of the named pipes between an evaluating and a predicting process, in the folder that both know."""
+REQUEST_HEADER = "<BII"
+"""Layout of what precedes the tokens of a question: its kind, rows B, columns T."""
+END, TRAINED, FRESH = range(3)
+"""Kinds of questions: no more; what does the trained model say; what does it say before its weights are loaded."""
 
 ClockKind = Literal["cpu", "wall"]
 
@@ -47,12 +55,15 @@ class EvaluateTask:
     """One evaluation.
 
     Attributes:
-        train_py: The candidate's script; only its `build_model` and `CONTEXT` are used.
+        train_py: The candidate's script; only its `build_model` and `CONTEXT` are used, and not in this process.
         weights: Trained weights.
         prepared: Directory of the prepared data.
         split: `search` or `holdout`.
         max_bytes: Upper bound of the scored bytes; None scores the whole split.
         device: As in `TrainTask`.
+        folder: Empty directory, for what the evaluating and the predicting processes exchange.
+        log: File that the predicting processes' output is appended to.
+        sandbox: Isolation level of the predicting processes.
         threads: Torch threads.
         batch_tokens: Tokens that are scored at once.
         count_flops: Whether to count the floating-point operations of one token as well.
@@ -64,15 +75,41 @@ class EvaluateTask:
     split: str
     max_bytes: int | None
     device: str
+    folder: Path
+    log: Path
+    sandbox: str = "none"
     threads: int = 1
     batch_tokens: int = 4096
     count_flops: bool = False
 
 
-Task = TypeVar("Task", TrainTask, EvaluateTask)
+@dataclass(frozen=True, slots=True)
+class PredictTask:
+    """A model that answers questions.
+
+    Attributes:
+        train_py: The candidate's script.
+        weights: Trained weights.
+        vocab_size: Number of tokens, V.
+        device: As in `TrainTask`.
+        folder: Directory with the named pipes.
+        threads: Torch threads.
+        count_flops: Whether to count the floating-point operations of one token as well.
+    """
+
+    train_py: Path
+    weights: Path
+    vocab_size: int
+    device: str
+    folder: Path
+    threads: int = 1
+    count_flops: bool = False
 
 
-def write_task(task: TrainTask | EvaluateTask, path: Path) -> None:
+Task = TypeVar("Task", TrainTask, EvaluateTask, PredictTask)
+
+
+def write_task(task: TrainTask | EvaluateTask | PredictTask, path: Path) -> None:
     """Write a task as JSON."""
     path.write_text(json.dumps(asdict(task), default=str), encoding="utf-8")
 

@@ -13,14 +13,9 @@ from safetensors.torch import save_file
 
 from autoresearch.adapters.ml_training import create_adapter
 from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
-from autoresearch.adapters.ml_training.evaluate_process import (
-    LoadedModel,
-    evaluate,
-    flops_per_token,
-    import_candidate,
-    load_text,
-)
+from autoresearch.adapters.ml_training.evaluate_process import evaluate, load_text
 from autoresearch.adapters.ml_training.knobs import KNOWN
+from autoresearch.adapters.ml_training.predict_process import CandidateModel
 from autoresearch.adapters.ml_training.presets import PRESETS, constants_of
 from autoresearch.adapters.ml_training.sample import SampleTask, sample_text
 from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, read_task
@@ -180,13 +175,14 @@ def test_prepared_data_that_vanished_is_the_machines_fault(adapter: MlAdapter, r
         adapter._describe_output(gone, 1.0, run.scratch)
 
 
-def test_another_split_scores_other_text(honest: Honest) -> None:
+def test_another_split_scores_other_text(honest: Honest, tmp_path: Path) -> None:
     """The weights of a training can be scored on both splits, and the values differ."""
     prepared = honest.adapter.plan(1, Split.SEARCH, None).prepared
     output = honest.scratch / "output"
     values = []
-    for split in (Split.SEARCH, Split.SEARCH, Split.HOLDOUT):
-        task = EvaluateTask(output / "train.py", output / WEIGHTS, prepared.path, split.value, None, "cpu")
+    for at, split in enumerate((Split.SEARCH, Split.SEARCH, Split.HOLDOUT)):
+        folder, log = tmp_path / str(at), tmp_path / "log"
+        task = EvaluateTask(output / "train.py", output / WEIGHTS, prepared.path, split.value, None, "cpu", folder, log)
         values.append(evaluate(task, *load_text(task)))
     first, again, other = (value["bits_per_byte"] for value in values)
     assert first == again == pytest.approx(honest.measurement.value, rel=1e-6)
@@ -234,7 +230,7 @@ def test_weights_of_another_model_are_the_candidates_fault(artifact: Path, tmp_p
     """What was trained must be what build_model builds."""
     save_file({"weight": torch.zeros(2, 2)}, tmp_path / WEIGHTS)
     with pytest.raises(CandidateError, match="do not fit the model"):
-        LoadedModel(artifact / "train.py", tmp_path / WEIGHTS, vocab_size=300, device="cpu")
+        CandidateModel(artifact / "train.py", vocab_size=300, device="cpu").load(tmp_path / WEIGHTS)
 
 
 def test_a_script_that_trains_on_import_is_told_where_to_call_main(artifact: Path, tmp_path: Path) -> None:
@@ -244,9 +240,9 @@ def test_a_script_that_trains_on_import_is_told_where_to_call_main(artifact: Pat
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from autoresearch.adapters.ml_training import evaluate_process, harness\n"
+        "from autoresearch.adapters.ml_training import harness, predict_process\n"
         "harness.forbid_training()\n"
-        "evaluate_process.import_candidate(Path(sys.argv[1]))\n"
+        "predict_process.import_candidate(Path(sys.argv[1]))\n"
     )
     result = subprocess.run([sys.executable, "-c", program, eager], capture_output=True, text=True)
     assert "CandidateError: train.py begins to train when it is imported" in result.stderr
@@ -259,10 +255,8 @@ def test_operations_of_a_model_are_counted_three_times_forward(tmp_path: Path) -
         "self.table = nn.Embedding(vocab_size, 8); self.head = nn.Linear(8, vocab_size, bias=False)",
     )
     (tmp_path / "train.py").write_text(tiny, encoding="utf-8")
-    module = import_candidate(tmp_path / "train.py")
-    save_file(module.build_model(300).state_dict(), tmp_path / WEIGHTS)
-    model = LoadedModel(tmp_path / "train.py", tmp_path / WEIGHTS, vocab_size=300, device="cpu")
-    assert flops_per_token(model) == 3 * 2 * 300 * 8
+    model = CandidateModel(tmp_path / "train.py", vocab_size=300, device="cpu")
+    assert model.flops_per_token() == 3 * 2 * 300 * 8
 
 
 def test_the_fingerprint_changes_with_the_scored_text(adapter: MlAdapter) -> None:

@@ -13,7 +13,14 @@ from torch import nn
 
 from autoresearch.adapters.ml_training.adapter import MlAdapter
 from autoresearch.adapters.ml_training.harness import CURVE_SPAN, LossCurve, Session
-from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, read_task, write_task
+from autoresearch.adapters.ml_training.task import (
+    WEIGHTS,
+    EvaluateTask,
+    PredictTask,
+    TrainTask,
+    read_task,
+    write_task,
+)
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, Split
 
 
@@ -208,10 +215,13 @@ def test_a_loss_on_another_scale_is_judged_by_its_own_beginning() -> None:
     "task",
     [
         TrainTask(Path("/a b/train.py"), Path("/t"), Path("/o"), 300, "cpu", 1, 2.5, "wall", 3, 4),
-        EvaluateTask(Path("/ä/train.py"), Path("/w"), Path("/p"), "holdout", None, "cuda:1", 2, 99, True),
+        EvaluateTask(
+            Path("/ä/train.py"), Path("/w"), Path("/p"), "holdout", None, "cuda:1", Path("/f"), Path("/l"), "none", 2
+        ),
+        PredictTask(Path("/ä/train.py"), Path("/w"), 300, "cpu", Path("/f"), count_flops=True),
     ],
 )
-def test_a_task_survives_its_file(task: TrainTask | EvaluateTask, tmp_path: Path) -> None:
+def test_a_task_survives_its_file(task: TrainTask | EvaluateTask | PredictTask, tmp_path: Path) -> None:
     """What a process reads is what the runner wrote."""
     write_task(task, tmp_path / "task.json")
     assert read_task(type(task), tmp_path / "task.json") == task
