@@ -5,18 +5,19 @@ something about its gap at the end, but how much is a matter of the subject: gap
 changes the schedule is worse early and better late. So it is learned, from candidates of the same run that were
 measured to their end, and little is believed before there are some.
 
-Everything is divided by what the incumbent still gained from that share on, so that curves of any unit and steepness
-are alike. Let x be the gap at the share and f the gap of the final values, both in those parts and positive where the
-candidate is worse. The model is f = b x + e with e normal of standard deviation s * sqrt(n^2 + (WANDER x)^2): n is the
-noise of a gap, and WANDER x says that gaps twice as wide end twice as far from what was expected. b and s are unknown,
-with the conjugate (normal, inverse gamma) prior, so that a candidate's f has a Student t distribution. Its mass below
-zero is the chance of ending better than the incumbent. Source: Bayesian linear regression as in Gelman et al., Bayesian
-Data Analysis, chapter 14, with known relative variances.
+Let x be the gap of the curves at the share and f the gap of the final values, both positive where the candidate is
+worse. The model is f = b x + e with e normal of standard deviation s * sqrt(n^2 + w^2): n is the noise of the two gaps,
+and w = WANDER min(x, g) says that gaps twice as wide end twice as far from what was expected, up to the width g that
+the incumbent itself gained in the last two thirds of its budget. b and s are unknown, with the conjugate (normal,
+inverse gamma) prior, so that a candidate's f has a Student t distribution. Its mass below zero is the chance of ending
+better than the incumbent. Gaps within the noise say little about wide ones, so that a lesson counts for that part of
+its variance that is no noise. Source: Bayesian linear regression as in Gelman et al., Bayesian Data Analysis, chapter
+14, with known relative variances.
 
 The model has never seen the late bloomer that will come. Three rules protect it: nothing is judged before a third of
-the budget; nobody is cut whose gap is below half of what the incumbent itself still gained; nobody is cut whose gap
-closes at a pace that would close it in time. What is cut teaches nothing later, and those that were spared with a wide
-gap closed it more than most, so cutting makes the rule more careful, not less.
+the budget; nobody is cut whose gap is below a quarter of what the incumbent gained in the two thirds after that; nobody
+is cut whose gap closes at a pace that would close it in time. What is cut teaches nothing later, and those that were
+spared with a wide gap closed it more than most, so cutting makes the rule more careful, not less.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -43,9 +45,9 @@ JUDGED_UNTIL: Final = 0.9
 """Share after which the little that a cut could save is not worth a risk."""
 CHANCE: Final = 0.01
 """Chance of ending better than the incumbent below which a measurement is cut."""
-CATCH_UP: Final = 0.5
-"""Nobody is cut whose gap is below this part of what the incumbent still gained: a later, steeper end of a schedule can
-bring as much."""
+CATCH_UP: Final = 0.25
+"""Nobody is cut whose gap is below this part of what the incumbent gained from `JUDGED_FROM` on. A schedule that does
+its work later is behind until the very end, where the incumbent has stopped gaining long since."""
 OUTSIDE: Final = 4.0
 """Spreads between curves of one artifact that a gap must be wide to count."""
 IN_A_ROW: Final = 3
@@ -53,14 +55,15 @@ IN_A_ROW: Final = 3
 WINDOW: Final = 0.05
 """Share of the budget over which a curve is averaged to its level."""
 
-PRIOR_SLOPE: Final = 0.4
+PRIOR_SLOPE: Final = 0.5
 """Part of a gap that is expected to be left at the end before anything is known."""
-PRIOR_WEIGHT: Final = 1.0
+PRIOR_WEIGHT: Final = 4.0
 """What that expectation is worth, in candidates with a wide gap."""
-WANDER: Final = 0.3
+WANDER: Final = 0.25
 """How far the part that is left differs between candidates before anything is known, as a standard deviation."""
-PRIOR_DOF: Final = 4.0
-"""What that spread is worth, in candidates. At first no gap, however wide, makes a chance below `CHANCE`."""
+PRIOR_DOF: Final = 6.0
+"""What that spread is worth, in candidates. At first only a gap of two and a half times what the incumbent gained in
+the last two thirds of its budget makes a chance below `CHANCE`."""
 
 MOST_TEACHERS: Final = 100
 """Finished candidates that are learned from, the newest: older ones were close to another incumbent."""
@@ -88,19 +91,19 @@ class Outlook:
     Attributes:
         share: Share of the budget used.
         behind: How far the curve is behind the incumbent's; negative where it is ahead.
-        remaining: What the incumbent still gained from there.
+        gained: What the incumbent gained from `JUDGED_FROM` to its end.
         spread: Standard deviation between curves of one artifact there.
         chance: Chance of ending better than the incumbent.
-        taught_by: Finished candidates whose gaps this was learned from.
+        taught_by: What was learned from finished candidates, in candidates with a gap far outside the noise.
         closing: Whether the gap closes at a pace that would close it before the end.
     """
 
     share: float
     behind: float
-    remaining: float
+    gained: float
     spread: float
     chance: float
-    taught_by: int
+    taught_by: float
     closing: bool
 
     @property
@@ -109,7 +112,7 @@ class Outlook:
         return (
             self.chance < CHANCE
             and not self.closing
-            and self.behind > CATCH_UP * self.remaining
+            and self.behind > CATCH_UP * self.gained
             and self.behind > OUTSIDE * self.spread
         )
 
@@ -118,8 +121,8 @@ class Outlook:
         chance = f"{self.chance:.1%}" if self.chance >= 0.001 else "below 0.1%"
         return (
             f"after {self.share:.0%} of the budget its curve is {self.behind:.3g} behind the incumbent's, "
-            f"{self.behind / self.spread:.0f} times the spread between curves of one artifact, and the incumbent "
-            f"gained only {self.remaining:.3g} more from there; by {self.taught_by} candidates measured to their end, "
+            f"{self.behind / self.spread:.0f} times the spread between curves of one artifact; by what the gaps of "
+            f"earlier candidates came to (worth {self.taught_by:.1f} wide ones), "
             f"its chance of ending better is {chance}"
         )
 
@@ -154,7 +157,7 @@ class EarlyRule:
         ]
         self._replicates = [self._incumbent, *(self._trails(runs) for runs in replicates)]
         self._noise = noise
-        self._lessons: dict[float, list[_Lesson]] = {}
+        self._lessons: dict[int, list[_Lesson]] = {}
 
     def judge(self, curve: Curve, seed: int) -> str | None:
         """Return why the rest of a measurement is not worth its time; None to go on.
@@ -181,15 +184,20 @@ class EarlyRule:
         share = curve[-1][0]
         trail = _Trail.of(curve, seed, math.nan, self._cost)
         spread, behind = self._spread(share), _behind(trail, self._incumbent, share)
-        remaining = _remaining(self._incumbent, share)
-        if spread is None or behind is None or remaining is None or remaining <= spread:
+        gained = _gained(self._incumbent)
+        if spread is None or behind is None or gained is None or gained <= spread:
             return None
-        lessons = self._lessons_at(share)
-        chance = _chance_below_zero(behind / remaining, _noise_of_gap(spread, remaining), lessons)
+        lessons = self._lessons_at(share, gained)
         earlier = _behind(trail, self._incumbent, share / 2)
-        # Gaps close ever more slowly, so to prolong the pace is generous. Nobody is cut of whom no pace is known.
-        closing = earlier is None or (earlier - behind) / (share / 2) * (1 - share) >= behind
-        return Outlook(share, behind, remaining, spread, chance, len(lessons), closing)
+        return Outlook(
+            share,
+            behind,
+            gained=gained,
+            spread=spread,
+            chance=_chance_below_zero(behind, _variances(behind, gained, spread), lessons),
+            taught_by=sum(lesson.weight for lesson in lessons),
+            closing=earlier is None or _closes(earlier, behind, share),
+        )
 
     def _trail(self, run: Measurement) -> _Trail:
         return _Trail.of(run.curve, run.seed, self._cost * run.value, self._cost)
@@ -208,17 +216,17 @@ class EarlyRule:
         spread = max(math.sqrt(squares / dof) if dof else 0.0, self._noise)
         return spread if spread > 0 else None
 
-    def _lessons_at(self, share: float) -> list[_Lesson]:
+    def _lessons_at(self, share: float, gained: float) -> list[_Lesson]:
         """Return what finished candidates teach about gaps near a share."""
-        near = round(share * _GRID) / _GRID
-        if near not in self._lessons:
-            spread = self._spread(near)
-            found = [_lesson(candidate, rivals, near, spread) for candidate, rivals in self._past if spread is not None]
-            self._lessons[near] = [lesson for lesson in found if lesson is not None]
-        return self._lessons[near]
+        index = round(share * _GRID)
+        if index not in self._lessons:
+            spread = self._spread(index / _GRID)
+            found = [] if spread is None else [_lesson(*duel, index, spread, gained) for duel in self._past]
+            self._lessons[index] = [lesson for lesson in found if lesson is not None]
+        return self._lessons[index]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Trail:
     """A measurement with its curve, turned so that lower is better."""
 
@@ -236,68 +244,103 @@ class _Trail:
         """Return the average over the `WINDOW` before a share; None where the curve does not reach that far."""
         if self.shares[0] > share - WINDOW or self.shares[-1] < share:
             return None
-        return float(np.interp(np.linspace(share - WINDOW, share, 6), self.shares, self.costs).mean())
+        return float(self._averages(np.array([share]))[0])
+
+    @cached_property
+    def levels(self) -> list[float | None]:
+        """`level` at every multiple of 1 / `_GRID`."""
+        grid = np.arange(_GRID + 1) / _GRID
+        known = (self.shares[0] <= grid - WINDOW) & (self.shares[-1] >= grid)
+        return [float(found) if there else None for found, there in zip(self._averages(grid), known, strict=True)]
+
+    def _averages(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        places = shares[:, None] - np.linspace(WINDOW, 0, 6)
+        averages: NDArray[np.float64] = np.interp(places, self.shares, self.costs).mean(axis=1)
+        return averages
 
 
 @dataclass(frozen=True, slots=True)
 class _Lesson:
-    """Gap of a finished candidate at a share and at the end, and the noise of both, in parts of what remained."""
+    """What the gap of a finished candidate came to.
+
+    Attributes:
+        gap: Gap of the curves at the share.
+        final: Gap of the values at the end, but no wider than `gap`: who fell back further says no more against
+            catching up than who stayed behind, and must not look like scatter.
+        variance: Of `final` given the gap, in units of s^2.
+        weight: What the lesson counts, 0 to 1: the part of the variance that is no noise.
+    """
 
     gap: float
     final: float
-    noise: float
-
-    @property
-    def weight(self) -> float:
-        return 1 / (self.noise**2 + (WANDER * self.gap) ** 2)
+    variance: float
+    weight: float
 
 
 def _behind(trail: _Trail, rivals: Sequence[_Trail], share: float) -> float | None:
     """Return how far a curve is behind its rivals' at a share: behind that of the same seed, where there is one."""
+    levels = [level for run in _beside(trail, rivals) if (level := run.level(share)) is not None]
     own = trail.level(share)
-    same = [run for run in rivals if run.seed == trail.seed] or rivals
-    levels = [level for run in same if (level := run.level(share)) is not None]
     return None if own is None or not levels else own - sum(levels) / len(levels)
 
 
-def _remaining(rivals: Sequence[_Trail], share: float) -> float | None:
-    """Return what the rivals' curves gained on average from a share to their end."""
+def _beside(trail: _Trail, rivals: Sequence[_Trail]) -> Sequence[_Trail]:
+    return [run for run in rivals if run.seed == trail.seed] or rivals
+
+
+def _gained(rivals: Sequence[_Trail]) -> float | None:
+    """Return what the rivals' curves gained on average from `JUDGED_FROM` to their end."""
     gains = [
         now - end
         for run in rivals
-        if (now := run.level(share)) is not None and (end := run.level(float(run.shares[-1]))) is not None
+        if (now := run.level(JUDGED_FROM)) is not None and (end := run.level(float(run.shares[-1]))) is not None
     ]
     return sum(gains) / len(gains) if gains else None
 
 
-def _lesson(candidate: _Trail, rivals: Sequence[_Trail], share: float, spread: float) -> _Lesson | None:
-    """Return what a finished candidate teaches about gaps at a share; None where its gap there was mere noise."""
-    behind, remaining = _behind(candidate, rivals, share), _remaining(rivals, share)
-    if behind is None or remaining is None or remaining <= spread:
+def _closes(earlier: float, behind: float, share: float) -> bool:
+    """Say whether a gap, at its pace since half of the training so far, would be closed by the end.
+
+    Gaps close ever more slowly, so this is generous. Levels are averages over a window, half of which lies behind.
+    """
+    return (earlier - behind) / (share / 2) * (1 - share + WINDOW / 2) >= behind
+
+
+def _lesson(candidate: _Trail, rivals: Sequence[_Trail], index: int, spread: float, gained: float) -> _Lesson | None:
+    """Return what a finished candidate teaches at one place of the grid; None where a curve does not reach it."""
+    levels = [level for run in _beside(candidate, rivals) if (level := run.levels[index]) is not None]
+    own = candidate.levels[index]
+    if own is None or not levels:
         return None
-    gap, noise = behind / remaining, _noise_of_gap(spread, remaining)
-    if abs(gap) * WANDER < noise:
-        return None
-    return _Lesson(gap, (candidate.value - sum(run.value for run in rivals) / len(rivals)) / remaining, noise)
+    gap = own - sum(levels) / len(levels)
+    final = candidate.value - sum(run.value for run in rivals) / len(rivals)
+    noise, wander = _variances(gap, gained, spread)
+    clipped = min(final, gap) if gap > 0 else max(final, gap)
+    return _Lesson(gap, clipped, noise + wander, wander / (noise + wander))
 
 
-def _noise_of_gap(spread: float, remaining: float) -> float:
-    """Return the standard deviation of a gap between two measurements, in parts of what remained."""
-    return math.sqrt(2) * spread / remaining
+def _variances(gap: float, gained: float, spread: float) -> tuple[float, float]:
+    """Return what noise and wandering bring to the variance of a final gap, in units of s^2.
+
+    Four variances of a single curve: two measurements, at the share and at the end.
+    """
+    return 4 * spread**2, (WANDER * min(abs(gap), gained)) ** 2
 
 
-def _chance_below_zero(gap: float, noise: float, lessons: Sequence[_Lesson]) -> float:
+def _chance_below_zero(gap: float, variances: tuple[float, float], lessons: Sequence[_Lesson]) -> float:
     """Return the probability that a gap now ends below zero, by the model of the module's head."""
     precision = PRIOR_WEIGHT / WANDER**2
     moment = precision * PRIOR_SLOPE
-    squares = PRIOR_DOF + moment * PRIOR_SLOPE
+    squares, dof = PRIOR_DOF + moment * PRIOR_SLOPE, PRIOR_DOF
     for lesson in lessons:
-        precision += lesson.weight * lesson.gap**2
-        moment += lesson.weight * lesson.gap * lesson.final
-        squares += lesson.weight * lesson.final**2
-    slope, dof = moment / precision, PRIOR_DOF + len(lessons)
-    variance = (squares - precision * slope**2) / dof
-    sd = math.sqrt(variance * (noise**2 + (WANDER * gap) ** 2 + gap**2 / precision))
+        counts = lesson.weight / lesson.variance
+        precision += counts * lesson.gap**2
+        moment += counts * lesson.gap * lesson.final
+        squares += counts * lesson.final**2
+        dof += lesson.weight
+    slope = moment / precision
+    scale = (squares - precision * slope**2) / dof
+    sd = math.sqrt(scale * (sum(variances) + gap**2 / precision))
     return float(special.stdtr(dof, -slope * gap / sd))
 
 
