@@ -1,7 +1,8 @@
 """Knobs: the literal constants of an artifact and the choices that an adapter declares.
 
-`find_knobs` reads the constants of Python files from their syntax tree, and `turn` replaces exactly the text of one
-literal: comments, layout and line ends stay as they are, so turning a knob and turning it back restores every byte.
+`find_knobs` reads the constants of Python files from their syntax tree, and declared values of TOML files. `turn`
+replaces exactly the text of one literal: comments, layout and line ends stay as they are, so turning a knob and turning
+it back restores every byte.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from autoresearch.core.proposers.toml_values import find_values
 
 if TYPE_CHECKING:
     from autoresearch.core.artifact import Artifact
@@ -89,7 +92,7 @@ def find_knobs(artifact: Artifact, declared: Sequence[Knob] = ()) -> list[FoundK
     is left out. A file that Python cannot parse has no knobs.
 
     Args:
-        artifact: Where to look; only `.py` files are read.
+        artifact: Where to look; `.py` files, and `.toml` files for the declared knobs of theirs (`table.key`).
         declared: Knobs of the adapter, by name and path; `frozen` ones are left out of the result.
     """
     known = {(knob.path, knob.name): knob for knob in declared}
@@ -97,6 +100,8 @@ def find_knobs(artifact: Artifact, declared: Sequence[Knob] = ()) -> list[FoundK
     for path, text in artifact.files.items():
         if path.endswith(".py"):
             found.extend(_find_in_file(path, text, known))
+        elif path.endswith(".toml"):
+            found.extend(_find_in_toml(path, text, declared))
     return found
 
 
@@ -189,6 +194,16 @@ def _find_in_file(path: str, text: str, known: Mapping[tuple[str, str], Knob]) -
         knob = declared or _guess(literal.name, path)
         if not knob.frozen and (literal.value is not None or (declared is not None and declared.choices)):
             yield FoundKnob(knob, literal.source, literal.value, literal.start, literal.end)
+
+
+def _find_in_toml(path: str, text: str, declared: Sequence[Knob]) -> Iterator[FoundKnob]:
+    """Yield the declared knobs of a TOML file; which of its other values are settings cannot be told."""
+    known = {knob.name: knob for knob in declared if knob.path == path and not knob.frozen}
+    if not known:
+        return
+    for name, at in find_values(text, known).items():
+        if at.value is not None or known[name].choices:
+            yield FoundKnob(known[name], at.source, at.value, at.start, at.end)
 
 
 def _guess(name: str, path: str) -> Knob:
