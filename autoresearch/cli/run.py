@@ -120,6 +120,13 @@ def run(
             show_default=False,
         ),
     ] = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, bubblewrap, landlock, limits or none: how candidates are kept apart; by default auto.",
+            show_default=False,
+        ),
+    ] = None,
     new: Annotated[bool, typer.Option("--new", help="Begin a new run from the artifact as it is now.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per experiment and one for the end.")] = False,
@@ -165,6 +172,7 @@ def run(
             early_stop=early_stop,
             approve=approve,
             confirm=confirm,
+            sandbox=sandbox,
             options=options or None,
             new=new,
             reporter=reporter,

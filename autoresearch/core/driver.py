@@ -114,6 +114,7 @@ def run(
     early_stop: bool | None = None,
     approve: bool | None = None,
     confirm: bool | None = None,
+    sandbox: str | None = None,
     options: Mapping[str, str] | None = None,
     new: bool = False,
     reporter: Reporter | None = None,
@@ -145,6 +146,7 @@ def run(
         approve: Wait for a person's approval before each candidate is measured.
         confirm: Confirm what was gained when a limit ends the session, as far as the budget allows; None: in no more
             time than the session took.
+        sandbox: How candidates are kept apart: `auto`, `bubblewrap`, `landlock`, `limits` or `none`.
         options: Options of the adapter, on top of the table `[adapter]`.
         new: Begin a new run from the artifact as it is now, even where an earlier one could go on.
         reporter: Hears what happens.
@@ -174,6 +176,7 @@ def run(
         early_stop=early_stop,
         approve=approve,
         confirm=confirm,
+        sandbox=sandbox,
         options=options,
     )
     layout.make_state()
@@ -268,6 +271,7 @@ class _Driver:
             self._adopt(earlier, policy)
         self.policy = self._choose_policy(policy)
         self.proposer = proposer or choose_proposer(self.settings, self.reporter)
+        self.sandbox = self._choose_sandbox()
         self._demand_replicates()
         if isinstance(self.adapter, Adapter | Prepares):
             self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
@@ -277,6 +281,20 @@ class _Driver:
         if earlier is not None:
             self._resume(earlier)
         self._begin_session(limits)
+
+    def _choose_sandbox(self) -> str:
+        """Return the level of isolation; say so where it leaves files and network open."""
+        if isinstance(self.adapter, LiveAdapter):
+            return ""  # nothing of a candidate is executed here
+        from autoresearch.core.sandbox import resolve
+
+        level = resolve(self.settings.sandbox or "auto")
+        if not level.confines:
+            self.reporter.say(
+                f"Sandbox: {level.value}. Candidates are not kept from files and network; autoresearch doctor says how "
+                "to mend that."
+            )
+        return level.value
 
     def _demand_replicates(self) -> None:
         """Refuse a baseline measured once where the policy needs the noise and nobody states it."""
@@ -510,7 +528,9 @@ class _Driver:
                 self.reporter.say("Nothing was kept, so there is nothing to confirm.")
             return
         run = self.ledger.run(self.run.id)
-        bench = fresh.Bench(self.layout, self.ledger, run, self.adapter, self.policy, self.reporter, self._stop_wanted)
+        bench = fresh.Bench(
+            self.layout, self.ledger, run, self.adapter, self.policy, self.reporter, self.sandbox, self._stop_wanted
+        )
         count = confirm.measurements_needed(bench, confirm.SEEDS)
         refusal = self._no_room_for(count)
         if refusal is not None:
@@ -595,6 +615,7 @@ class _Driver:
             proposer=self.proposer,
             policy=self.policy,
             settings=self.settings,
+            sandbox=self.sandbox,
             reporter=self.reporter,
             now=_now,
             sleep=self._sleep,

@@ -28,8 +28,9 @@ from autoresearch.core.graph import MAX_DISTURBED, Reporter, fingerprint_of
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, FreshMeasurement, Ledger, Run
 from autoresearch.core.memory import incumbent_of
+from autoresearch.core.sandbox import resolve
 from autoresearch.core.store import Store
-from autoresearch.core.workspace import Layout
+from autoresearch.core.workspace import Layout, read_settings
 
 CONFIRM_SEED = 10_000
 """First seed of confirmations, counted from the run's own: far above those of any run, which count up from there."""
@@ -56,6 +57,7 @@ class Bench:
         adapter: Prepared.
         policy: The run's policy.
         reporter: Hears what happens.
+        sandbox: Isolation level of the measurements.
         wants_stop: Asked between measurements; true ends the work early, and it goes on the next time.
         taken: Measurements taken here, not read back.
     """
@@ -66,6 +68,7 @@ class Bench:
     adapter: Adapter
     policy: Policy
     reporter: Reporter
+    sandbox: str
     wants_stop: Callable[[], bool] = field(default=lambda: False)
     taken: int = 0
 
@@ -153,6 +156,7 @@ class Bench:
             scratch=scratch,
             budget_seconds=self.run.budget_seconds,
             device=self.run.device,
+            sandbox=self.sandbox,
             progress=progress,
         )
         began = time.monotonic()
@@ -211,7 +215,9 @@ def bench_at(
                 f"The evaluator or its data changed since run {run.id} began, so new values could not be compared.\n"
                 "Put the old data or release back."
             )
-        yield Bench(layout, ledger, run, adapter, create_policy(run.policy, run.policy_parameters), reporter)
+        asked = read_settings(layout).sandbox if layout.config.exists() else None
+        policy = create_policy(run.policy, run.policy_parameters)
+        yield Bench(layout, ledger, run, adapter, policy, reporter, resolve(asked or "auto").value)
 
 
 def kept_steps(experiments: Sequence[Experiment]) -> list[Experiment]:

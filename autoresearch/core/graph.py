@@ -68,9 +68,6 @@ TREATMENT, CONTROL = "treatment", "control"
 MAX_DISTURBED = 3
 """A measurement that something disturbed is taken this often, then the experiment ends without a verdict."""
 
-SANDBOX = "limits"
-"""Isolation level of every measurement; the only one there is so far."""
-
 PROPOSER_FAILED = "the proposer failed"
 """How the reason of a session begins that a failing proposer ended."""
 
@@ -120,6 +117,7 @@ class Services:
     proposer: Proposer
     policy: Policy
     settings: Settings
+    sandbox: str
     reporter: Reporter
     now: Callable[[], datetime]
     sleep: Callable[[float], bool] = _slept
@@ -567,7 +565,7 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             parent_number=incumbent.number if incumbent else None,
             parent_commit=parent_commit,
             started=row.created,
-            sandbox=SANDBOX,
+            sandbox=services.sandbox,
             evaluator_fingerprint=fingerprint_of(services.adapter),
             **fields,
         )
@@ -630,7 +628,7 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
         scratch=scratch,
         budget_seconds=services.settings.budget_seconds,
         device=services.settings.device,
-        sandbox=SANDBOX,
+        sandbox=services.sandbox,
         progress=services.reporter.progress,
     )
     seed = _seed(services, experiment, state, arm)

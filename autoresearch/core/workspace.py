@@ -102,6 +102,7 @@ class Settings:
         approve: Wait for `approve N` before each measurement of a new candidate.
         confirm: Confirm the gain when a limit ends the session, as far as the budget allows. None: also no longer than
             the session itself took.
+        sandbox: `auto` (the strongest that works here) or a level of `core.sandbox`; None: `auto`.
         limits: When the session ends.
         options: The table `[adapter]`.
     """
@@ -118,6 +119,7 @@ class Settings:
     early_stop: bool = False
     approve: bool = False
     confirm: bool | None = None
+    sandbox: str | None = None
     limits: Limits = field(default_factory=Limits)
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -153,6 +155,7 @@ _RUN_KEYS: dict[str, type | tuple[type, ...]] = {
     "early_stop": bool,
     "approve": bool,
     "confirm": bool,
+    "sandbox": str,
 }
 _BUDGET_KEYS: dict[str, type | tuple[type, ...]] = {
     "experiments": int,
@@ -244,6 +247,7 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     run.add("format", FORMAT)
     run.add("adapter", adapter)
     run.add(tomlkit.comment('proposer = "search"   # claude with ANTHROPIC_API_KEY, else search'))
+    run.add(tomlkit.comment('sandbox = "auto"      # or bubblewrap, landlock, limits, none'))
     run.add(tomlkit.comment("confirm = false       # leave proving the gain on the holdout to autoresearch confirm"))
     document.add("run", run)
     policy = tomlkit.table()

@@ -660,3 +660,17 @@ def test_an_incumbent_that_fails_beside_a_candidate_stops_the_run(tmp_path: Path
 
 def failed(reason: str) -> None:
     raise CandidateError(reason)
+
+
+def test_the_level_of_isolation_is_recorded(tmp_path: Path) -> None:
+    """What was asked for is what each experiment and each measurement's context says; unconfined levels are told."""
+    root, reporter = make_workspace(tmp_path / "w"), Listening()
+    go(root, ["2"], experiments=1, sandbox="limits", reporter=reporter)
+    assert [row.sandbox for row in experiments(root)] == ["limits", "limits"]
+    assert any(said.startswith("Sandbox: limits. Candidates are not kept from files") for said in reporter.said)
+
+
+def test_a_level_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A misspelt level does not fall back to another."""
+    with pytest.raises(UsageError, match="no sandbox level 'bubble'"):
+        go(make_workspace(tmp_path / "w"), ["2"], experiments=1, sandbox="bubble")
