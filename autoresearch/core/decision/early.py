@@ -52,7 +52,7 @@ OUTSIDE: Final = 4.0
 """Spreads between curves of one artifact that a gap must be wide to count."""
 IN_A_ROW: Final = 3
 """Points in a row that must say the same."""
-WINDOW: Final = 0.05
+WINDOW: Final = 0.1
 """Share of the budget over which a curve is averaged to its level."""
 
 PRIOR_SLOPE: Final = 0.5
@@ -92,7 +92,7 @@ class Outlook:
         share: Share of the budget used.
         behind: How far the curve is behind the incumbent's; negative where it is ahead.
         gained: What the incumbent gained from `JUDGED_FROM` to its end.
-        spread: Standard deviation between curves of one artifact there.
+        spread: Standard deviation between curves of one artifact.
         chance: Chance of ending better than the incumbent.
         taught_by: What was learned from finished candidates, in candidates with a gap far outside the noise.
         closing: Whether the gap closes at a pace that would close it before the end.
@@ -183,18 +183,20 @@ class EarlyRule:
             return None
         share = curve[-1][0]
         trail = _Trail.of(curve, seed, math.nan, self._cost)
-        spread, behind = self._spread(share), _behind(trail, self._incumbent, share)
+        spread, behind = self._spread, _behind(trail, self._incumbent, share)
         gained = _gained(self._incumbent)
         if spread is None or behind is None or gained is None or gained <= spread:
             return None
-        lessons = self._lessons_at(share, gained)
+        # Two curves, of whose noise a part is taken for a gap that lasts, and two values.
+        noise = 2 * (PRIOR_SLOPE * spread) ** 2 + 2 * (self._noise or spread) ** 2
+        lessons = self._lessons_at(share, noise, gained)
         earlier = _behind(trail, self._incumbent, share / 2)
         return Outlook(
             share,
             behind,
             gained=gained,
             spread=spread,
-            chance=_chance_below_zero(behind, _variances(behind, gained, spread), lessons),
+            chance=_chance_below_zero(behind, noise + _wander(behind, gained), lessons),
             taught_by=sum(lesson.weight for lesson in lessons),
             closing=earlier is None or _closes(earlier, behind, share),
         )
@@ -205,23 +207,27 @@ class EarlyRule:
     def _trails(self, runs: Sequence[Measurement]) -> list[_Trail]:
         return [self._trail(run) for run in runs if run.curve]
 
-    def _spread(self, share: float) -> float | None:
-        """Return the standard deviation between curves of one artifact, no less than the noise of the metric."""
+    @cached_property
+    def _spread(self) -> float | None:
+        """Standard deviation between curves of one artifact, no less than the noise of the metric; None if unknown.
+
+        Pooled over the shares that are judged, as there are few replicates: often the baseline was measured twice.
+        """
         squares, dof = 0.0, 0
         for runs in self._replicates:
-            levels = [level for run in runs if (level := run.level(share)) is not None]
-            if len(levels) > 1:
-                squares += float(np.var(levels)) * len(levels)
-                dof += len(levels) - 1
+            for index in range(math.ceil(JUDGED_FROM * _GRID), math.floor(JUDGED_UNTIL * _GRID) + 1):
+                levels = [level for run in runs if (level := run.levels[index]) is not None]
+                if len(levels) > 1:
+                    squares += float(np.var(levels)) * len(levels)
+                    dof += len(levels) - 1
         spread = max(math.sqrt(squares / dof) if dof else 0.0, self._noise)
         return spread if spread > 0 else None
 
-    def _lessons_at(self, share: float, gained: float) -> list[_Lesson]:
+    def _lessons_at(self, share: float, noise: float, gained: float) -> list[_Lesson]:
         """Return what finished candidates teach about gaps near a share."""
         index = round(share * _GRID)
         if index not in self._lessons:
-            spread = self._spread(index / _GRID)
-            found = [] if spread is None else [_lesson(*duel, index, spread, gained) for duel in self._past]
+            found = [_lesson(*duel, index, noise, gained) for duel in self._past]
             self._lessons[index] = [lesson for lesson in found if lesson is not None]
         return self._lessons[index]
 
@@ -306,7 +312,7 @@ def _closes(earlier: float, behind: float, share: float) -> bool:
     return (earlier - behind) / (share / 2) * (1 - share + WINDOW / 2) >= behind
 
 
-def _lesson(candidate: _Trail, rivals: Sequence[_Trail], index: int, spread: float, gained: float) -> _Lesson | None:
+def _lesson(candidate: _Trail, rivals: Sequence[_Trail], index: int, noise: float, gained: float) -> _Lesson | None:
     """Return what a finished candidate teaches at one place of the grid; None where a curve does not reach it."""
     levels = [level for run in _beside(candidate, rivals) if (level := run.levels[index]) is not None]
     own = candidate.levels[index]
@@ -314,20 +320,17 @@ def _lesson(candidate: _Trail, rivals: Sequence[_Trail], index: int, spread: flo
         return None
     gap = own - sum(levels) / len(levels)
     final = candidate.value - sum(run.value for run in rivals) / len(rivals)
-    noise, wander = _variances(gap, gained, spread)
+    wander = _wander(gap, gained)
     clipped = min(final, gap) if gap > 0 else max(final, gap)
     return _Lesson(gap, clipped, noise + wander, wander / (noise + wander))
 
 
-def _variances(gap: float, gained: float, spread: float) -> tuple[float, float]:
-    """Return what noise and wandering bring to the variance of a final gap, in units of s^2.
-
-    Four variances of a single curve: two measurements, at the share and at the end.
-    """
-    return 4 * spread**2, (WANDER * min(abs(gap), gained)) ** 2
+def _wander(gap: float, gained: float) -> float:
+    """Return the variance that candidates' differing ways bring to a final gap, in units of s^2."""
+    return (WANDER * min(abs(gap), gained)) ** 2
 
 
-def _chance_below_zero(gap: float, variances: tuple[float, float], lessons: Sequence[_Lesson]) -> float:
+def _chance_below_zero(gap: float, variance: float, lessons: Sequence[_Lesson]) -> float:
     """Return the probability that a gap now ends below zero, by the model of the module's head."""
     precision = PRIOR_WEIGHT / WANDER**2
     moment = precision * PRIOR_SLOPE
@@ -340,7 +343,7 @@ def _chance_below_zero(gap: float, variances: tuple[float, float], lessons: Sequ
         dof += lesson.weight
     slope = moment / precision
     scale = (squares - precision * slope**2) / dof
-    sd = math.sqrt(scale * (sum(variances) + gap**2 / precision))
+    sd = math.sqrt(scale * (variance + gap**2 / precision))
     return float(special.stdtr(dof, -slope * gap / sd))
 
 

@@ -126,7 +126,7 @@ def test_gaps_that_mean_nothing_cut_nobody() -> None:
 
 def test_gaps_within_the_noise_teach_nothing() -> None:
     """A candidate as good as the incumbent says nothing about what becomes of wide gaps."""
-    outlook = rule(lessons([0.4] * 20, wide=0.01)).outlook(training(lambda share: 1.0).curve[:50], 0)
+    outlook = rule(lessons([0.4] * 20, wide=0.005)).outlook(training(lambda share: 1.0).curve[:50], 0)
     assert outlook is not None
     assert outlook.taught_by < 1
 
@@ -214,7 +214,7 @@ def test_the_chance_without_lessons_is_the_priors() -> None:
     """By hand, for a gap x below g: 0.5 x against a t of 6 degrees with scale sqrt(n^2 + (x / 4)^2 (1 + 1 / 4))."""
     outlook = rule([]).outlook(training(lambda _: 0.4).curve[:50], 0)
     assert outlook is not None
-    t = 0.5 * 0.4 / math.sqrt(4 * NOISE**2 + 0.1**2 * 1.25)
+    t = 0.5 * 0.4 / math.sqrt(2.5 * NOISE**2 + 0.1**2 * 1.25)
     # Distribution function of Student's t with 6 degrees of freedom in closed form (Abramowitz and Stegun, 26.7.4).
     cosine = 6 / (6 + t * t)
     inside = math.sqrt(1 - cosine) * (1 + cosine / 2 + 3 * cosine**2 / 8)
