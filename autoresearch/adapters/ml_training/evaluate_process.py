@@ -12,6 +12,7 @@ import ctypes
 import secrets
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +26,14 @@ from autoresearch.adapters.ml_training.task import EvaluateTask, PredictTask, re
 from autoresearch.core import Split, executor
 from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, InvalidCandidateError, UsageError
 from autoresearch.core.executor import Limits
+from autoresearch.core.sandbox import Level
 
 FAILED: Final = 1
 PREDICT_SECONDS: Final = 870.0
 """Ceiling of a predicting process; half a minute below that of the whole evaluation, so that the reason is told."""
+
+PREDICT_DISK_MB: Final = 1024.0
+"""What a predicting process may write, for the caches of compilers."""
 
 
 def cut(stream: ScoredStream, max_bytes: int | None) -> ScoredStream:
@@ -52,11 +57,10 @@ def evaluate(task: EvaluateTask, prepared: PreparedData, stream: ScoredStream) -
             task.train_py, task.weights, prepared.vocab_size, task.device, folder, task.threads, count_flops
         )
 
-    limits = Limits(PREDICT_SECONDS)
-    with (
-        remote_model(predict("scored", count_flops=task.count_flops), limits=limits, log=task.log) as scored,
-        remote_model(predict("witness"), limits=limits, log=task.log) as witness,
-    ):
+    start = partial(
+        remote_model, limits=Limits(PREDICT_SECONDS, disk_mb=PREDICT_DISK_MB), log=task.log, level=Level(task.sandbox)
+    )
+    with start(predict("scored", count_flops=task.count_flops)) as scored, start(predict("witness")) as witness:
         floor = lowest_possible(text_of(stream, prepared))  # while the two import torch
         result = score(
             scored,

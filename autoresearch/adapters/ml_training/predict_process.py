@@ -5,7 +5,8 @@ The only place besides training where a candidate's code runs. It builds the mod
 script and the weights, and nothing that is scored.
 
 Questions come over the named pipe `requests` as a header (kind, B, T) and B * T int32 tokens; answers go over `answers`
-as B * T * V float32. Over the result pipe go `{"kind": "built", ...}` and, if it ends badly, `crashed` with a reason.
+as B * T * V float32. Over the result pipe go `{"kind": "built", ...}` and, if it ends badly, `crashed` or
+`invalid` with a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from autoresearch.adapters.ml_training import harness
 from autoresearch.adapters.ml_training.task import ANSWERS, END, FRESH, REQUEST_HEADER, REQUESTS, PredictTask, read_task
-from autoresearch.adapters.ml_training.train_process import FAILED, describe
+from autoresearch.adapters.ml_training.train_process import FAILED, verdict_on
 from autoresearch.core import executor
 from autoresearch.core.errors import CandidateError
 
@@ -163,16 +164,17 @@ def main(argv: list[str]) -> int:
     try:
         serve(task)
     except CandidateError as error:
-        return _failed(str(error))
+        return _failed({"kind": "crashed", "reason": str(error)})
     except Exception as error:  # noqa: BLE001 - the candidate's code runs here, so whatever it raises is its fault
         traceback.print_exc()
-        return _failed(f"When evaluated: {describe(error, task.train_py)}")
+        verdict = verdict_on(error, task.train_py, confined=task.confined)
+        return _failed({**verdict, "reason": f"When evaluated: {verdict['reason']}"})
     return 0
 
 
-def _failed(reason: str) -> int:
-    print(reason, file=sys.stderr)
-    executor.send_message({"kind": "crashed", "reason": reason})
+def _failed(message: dict[str, str]) -> int:
+    print(message["reason"], file=sys.stderr)
+    executor.send_message(message)
     return FAILED
 
 

@@ -13,8 +13,10 @@ import select
 import struct
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +33,9 @@ from autoresearch.adapters.ml_training.task import (
     PredictTask,
     write_task,
 )
-from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError
+from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, InvalidCandidateError
 from autoresearch.core.executor import Finished, Limits, run_process
+from autoresearch.core.sandbox import Confinement, Level
 
 BLOCK_BYTES: Final = 4 << 20
 """Logits that are read at once: they stay in the processor's cache while their losses are computed."""
@@ -50,19 +53,31 @@ class RemoteModel:
         folder: Where the pipes and the task file are; nothing else that the process may write to.
     """
 
-    def __init__(self, task: PredictTask, *, limits: Limits, log: Path) -> None:
+    def __init__(self, task: PredictTask, *, limits: Limits, log: Path, level: Level) -> None:
         self.folder = task.folder
         self._vocab_size = task.vocab_size
         self._news: queue.Queue[Mapping[str, Any]] = queue.Queue()
-        self._reason: str | None = None
+        self._complaint: CandidateError | None = None
         self._finished: Finished | None = None
         self._fault: BaseException | None = None
         self._about: Mapping[str, Any] | None = None
         self._stack = ExitStack()
         self._open_pipes()
         path = self.folder / "predict.json"
-        write_task(task, path)
-        self._thread = threading.Thread(target=self._run, args=(path, limits, log), name="predicting", daemon=True)
+        write_task(replace(task, confined=level.confines), path)
+        command = partial(
+            run_process,
+            [sys.executable, "-P", "-m", f"{__package__}.predict_process", str(path)],
+            cwd=self.folder,
+            log=log,
+            limits=limits,
+            on_message=self._take_message,
+            level=level,
+            confinement=Confinement(
+                readable=(task.train_py, task.weights), writable=(self.folder,), gpu=task.device.startswith("cuda")
+            ),
+        )
+        self._thread = threading.Thread(target=self._run, args=(command,), name="predicting", daemon=True)
         self._thread.start()
 
     # Predictor
@@ -131,11 +146,10 @@ class RemoteModel:
         self._stack.callback(os.close, descriptor)
         return descriptor
 
-    def _run(self, task: Path, limits: Limits, log: Path) -> None:
+    def _run(self, command: Callable[[], Finished]) -> None:
         """Run the process in a thread of its own, whose end is the end of the pipe `_ended`."""
-        argv = [sys.executable, "-P", "-m", f"{__package__}.predict_process", str(task)]
         try:
-            self._finished = run_process(argv, cwd=self.folder, log=log, limits=limits, on_message=self._take_message)
+            self._finished = command()
         except BaseException as error:  # noqa: BLE001 - raised anew in the thread that waits for answers
             self._fault = error
         finally:
@@ -143,9 +157,10 @@ class RemoteModel:
             os.close(self._ending)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
-        if message.get("kind") == "crashed":
-            self._reason = str(message.get("reason"))
-        elif message.get("kind") == "built" and self._about is None:
+        kind, reason = message.get("kind"), str(message.get("reason"))
+        if kind in ("crashed", "invalid"):
+            self._complaint = CandidateError(reason) if kind == "crashed" else InvalidCandidateError(reason)
+        elif kind == "built" and self._about is None:
             self._news.put(message)
 
     def _built(self) -> Mapping[str, Any]:
@@ -194,21 +209,22 @@ class RemoteModel:
         if self._fault is not None:
             return self._fault
         assert self._finished is not None, "the thread ends with a result or an exception"
-        if self._reason is not None and self._finished.stopped is None:
-            return CandidateError(self._reason)
+        if self._complaint is not None and self._finished.stopped is None:
+            return self._complaint
         return CandidateError(f"The evaluation of the trained model {self._finished.ending}.")
 
 
 @contextmanager
-def remote_model(task: PredictTask, *, limits: Limits, log: Path) -> Iterator[RemoteModel]:
+def remote_model(task: PredictTask, *, limits: Limits, log: Path, level: Level) -> Iterator[RemoteModel]:
     """Start a predicting process; it ends with the block.
 
     Args:
         task: The model; its folder must not exist yet.
         limits: When the process is ended.
         log: File that its output is appended to.
+        level: How far it is kept apart from the machine.
     """
-    model = RemoteModel(task, limits=limits, log=log)
+    model = RemoteModel(task, limits=limits, log=log, level=level)
     try:
         yield model
     finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunConte
 from autoresearch.core.adapter import never_hopeless
 from autoresearch.core.errors import InvalidCandidateError
 from autoresearch.core.executor import Finished, Limits, run_process, tail
+from autoresearch.core.sandbox import Confinement, Level
 
 if TYPE_CHECKING:
     from autoresearch.adapters.ml_training.data import PreparedData
@@ -32,6 +34,8 @@ EVALUATE_SECONDS: Final = 900.0
 """Ceiling of one evaluation; on a free processor it takes a few seconds."""
 MEMORY_SHARE: Final = 0.8
 """Share of the machine's memory that a training on the processor may use."""
+DISK_MB: Final = 8192.0
+"""What a training may write, in MiB: weights of two billion parameters in float32. Half of the free space, if less."""
 TRAINING_SHARE: Final = 0.85
 """Share of a measurement that training takes, for the progress bar."""
 BUSY: Final = 0.5
@@ -115,23 +119,55 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Trained:
     Args:
         plan: What to measure.
         train_py: The candidate's script.
-        output: Directory for the weights.
+        output: Directory for the weights, where the candidate's process never could write.
         run: Where to log and report.
 
     Raises:
         CandidateError: If the training crashes, diverges, does not keep to its budget, or is cut for being hopeless.
         EnvironmentNotReadyError: If the machine is at fault.
     """
-    task = run.scratch / "train.json"
-    write_task(train_task(plan, train_py, output), task)
+    path = run.scratch / "train.json"
+    task = train_task(plan, train_py, _empty_folder(run.scratch / "training"))
+    level = Level(run.sandbox)
+    write_task(replace(task, confined=level.confines), path)
+    confinement = Confinement(
+        readable=(train_py, task.train_dir, path), writable=(task.output,), gpu=plan.device.startswith("cuda")
+    )
     watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared), run.hopeless)
-    finished = _run_module("train_process", task, plan, run, _training_limits(plan), watch.receive)
+    limits = _training_limits(plan, run.scratch)
+    finished = _run_module("train_process", path, plan, run, limits, watch.receive, level, confinement)
     _demand_success(finished, run.log, watch, plan)
-    if not (output / WEIGHTS).is_file():
+    _take_weights(task.output / WEIGHTS, output / WEIGHTS)
+    return Trained(watch.counts, tuple(watch.curve), watch.load(), finished.cpu_seconds)
+
+
+def _empty_folder(folder: Path) -> Path:
+    """Make a folder anew: a measurement that was killed may have left files, which must not be taken for new ones."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _take_weights(written: Path, kept: Path) -> None:
+    """Move the weights out of the folder that the candidate wrote; there may lie anything by their name.
+
+    Raises:
+        CandidateError: If there is nothing.
+        InvalidCandidateError: If it is no plain file of its own: a link would lead us to a file of somebody else.
+    """
+    try:
+        found = written.lstat()
+    except FileNotFoundError as error:
         raise CandidateError(
             "train.py reported its end, but the trained weights are gone; leave the output folder alone."
+        ) from error
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise InvalidCandidateError(
+            f"train.py put a link or a device in the place of {WEIGHTS}; the weights must be the file that "
+            "session.finish(model) writes."
         )
-    return Trained(watch.counts, tuple(watch.curve), watch.load(), finished.cpu_seconds)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    written.replace(kept)
 
 
 def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
@@ -142,9 +178,7 @@ def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
         CandidateError: If the model cannot be built or gives no finite value.
         EnvironmentNotReadyError: If the machine is at fault.
     """
-    folder = run.scratch / "evaluate"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = _empty_folder(run.scratch / "evaluate")
     task = EvaluateTask(
         train_py=train_py,
         weights=output / WEIGHTS,
@@ -163,7 +197,8 @@ def score(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Scored:
     write_task(task, path)
     run.progress(TRAINING_SHARE, "evaluating")
     limits = Limits(EVALUATE_SECONDS, memory_mb=_memory_limit_mb(plan))
-    finished = _run_module("evaluate_process", path, plan, run, limits, None)
+    # The evaluator is ours and runs no candidate; the processes that it starts for the model are confined.
+    finished = _run_module("evaluate_process", path, plan, run, limits, None, Level.LIMITS)
     messages = {str(message.get("kind")): message for message in finished.messages}
     _raise_reported(messages, tail(run.log))
     if finished.stopped is not None or "scored" not in messages:
@@ -317,10 +352,11 @@ def _run_module(
     run: RunContext,
     limits: Limits,
     on_message: Callable[[Mapping[str, Any]], None] | None,
+    level: Level,
+    confinement: Confinement | None = None,
 ) -> Finished:
-    """Run one of this package's processes in an empty working directory."""
-    folder = run.scratch / "work"
-    folder.mkdir(exist_ok=True)
+    """Run one of this package's processes, in its writable folder or, as it has none, in an empty one."""
+    folder = _empty_folder(run.scratch / "work") if confinement is None else confinement.writable[0]
     threads = str(plan.preset.threads)
     env = {
         # Before torch is imported: a second pool of threads would share the budget and change the sums.
@@ -332,18 +368,29 @@ def _run_module(
         "PYTHONHASHSEED": "0",
     }
     argv = [sys.executable, "-P", "-m", f"{__package__}.{name}", str(task)]
-    return run_process(argv, cwd=folder, log=run.log, limits=limits, env=env, on_message=on_message)
+    return run_process(
+        argv,
+        cwd=folder,
+        log=run.log,
+        limits=limits,
+        env=env,
+        on_message=on_message,
+        level=level,
+        confinement=confinement,
+    )
 
 
-def _training_limits(plan: Plan) -> Limits:
+def _training_limits(plan: Plan, scratch: Path) -> Limits:
+    disk_mb = min(DISK_MB, shutil.disk_usage(scratch).free / 2**20 / 2)
     if plan.preset.clock == "cpu":
         return Limits(
             STARTING_SECONDS + WALL_FACTOR * plan.budget_seconds,
             # What a training takes beyond its budget: importing torch (3 s) and writing the weights.
             cpu_seconds=STARTING_SECONDS / 2 + 1.5 * plan.budget_seconds,
             memory_mb=_memory_limit_mb(plan),
+            disk_mb=disk_mb,
         )
-    return Limits(STARTING_SECONDS + WARMUP_CEILING_SECONDS + 1.1 * plan.budget_seconds)
+    return Limits(STARTING_SECONDS + WARMUP_CEILING_SECONDS + 1.1 * plan.budget_seconds, disk_mb=disk_mb)
 
 
 def _memory_limit_mb(plan: Plan) -> int | None:

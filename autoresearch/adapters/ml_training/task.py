@@ -36,6 +36,7 @@ class TrainTask:
         clock: `cpu` counts CPU seconds of the process, `wall` seconds on the wall.
         warmup_steps: Optimiser steps before the clock starts (compilation); 0 starts it at once.
         threads: Torch threads.
+        confined: Whether a sandbox keeps files and network out of reach.
     """
 
     train_py: Path
@@ -48,6 +49,7 @@ class TrainTask:
     clock: ClockKind = "cpu"
     warmup_steps: int = 0
     threads: int = 1
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class PredictTask:
         folder: Directory with the named pipes.
         threads: Torch threads.
         count_flops: Whether to count the floating-point operations of one token as well.
+        confined: As in `TrainTask`.
     """
 
     train_py: Path
@@ -104,6 +107,7 @@ class PredictTask:
     folder: Path
     threads: int = 1
     count_flops: bool = False
+    confined: bool = False
 
 
 Task = TypeVar("Task", TrainTask, EvaluateTask, PredictTask)

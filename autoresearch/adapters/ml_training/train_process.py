@@ -4,11 +4,13 @@ It runs the candidate's `train.py` as a script and tells the runner over the res
 training documents and nothing else: what is scored lies in directories that its task does not name.
 
 Messages, one JSON object each: `clock_started`, `progress` (share, loss), `trained` (what was counted), and where it
-ends badly `given_up`, `crashed` or `not_ready` (a fault of the machine), each with a reason.
+ends badly `given_up`, `crashed`, `invalid` (it reached for what the sandbox keeps from it) or `not_ready` (a fault of
+the machine), each with a reason.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import runpy
 import sys
@@ -29,10 +31,10 @@ def main(argv: list[str]) -> int:
     executor.die_with_parent()
     task = read_task(TrainTask, Path(argv[0]))
     harness.assign(task, executor.send_message)
-    return run_candidate(task.train_py)
+    return run_candidate(task.train_py, confined=task.confined)
 
 
-def run_candidate(train_py: Path) -> int:
+def run_candidate(train_py: Path, *, confined: bool = False) -> int:
     """Run a script as `__main__`, with its folder first on the module path; return the exit status."""
     sys.path.insert(0, str(train_py.parent))
     sys.argv = [str(train_py)]
@@ -48,9 +50,24 @@ def run_candidate(train_py: Path) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its crash, and goes to the runner
         traceback.print_exc()
-        executor.send_message({"kind": "crashed", "reason": describe(error, train_py)})
+        executor.send_message(verdict_on(error, train_py, confined=confined))
         return FAILED
     return 0
+
+
+REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENETUNREACH})
+"""What a sandbox answers to a process that reaches beyond it."""
+
+
+def verdict_on(error: Exception, train_py: Path, *, confined: bool) -> dict[str, str]:
+    """Return the message about what a candidate raised; `invalid` for what the sandbox did not let it do."""
+    reason = describe(error, train_py)
+    if confined and isinstance(error, OSError) and error.errno in REFUSALS:
+        return {
+            "kind": "invalid",
+            "reason": f"The sandbox stopped train.py: {reason}. It may read its training text and write its folder.",
+        }
+    return {"kind": "crashed", "reason": reason}
 
 
 def describe(error: BaseException, train_py: Path) -> str:

@@ -132,12 +132,12 @@ def test_utilisation_is_work_done_over_the_devices_peak(plan: Plan, monkeypatch:
     assert "mfu_percent" not in unknown
 
 
-def test_a_cpu_training_is_bound_in_processor_time_and_a_gpu_training_on_the_wall(plan: Plan) -> None:
+def test_a_cpu_training_is_bound_in_processor_time_and_a_gpu_training_on_the_wall(plan: Plan, tmp_path: Path) -> None:
     """The ceilings leave room for starting and warming up, not for a second budget."""
-    cpu = _training_limits(replace(plan, budget_seconds=20.0))
+    cpu = _training_limits(replace(plan, budget_seconds=20.0), tmp_path)
     assert cpu.cpu_seconds is not None
     assert 20.0 < cpu.cpu_seconds < 100.0
     assert cpu.wall_seconds > 200.0
-    gpu = _training_limits(replace(plan, preset=PRESETS["h100"], device="cuda", budget_seconds=300.0))
+    gpu = _training_limits(replace(plan, preset=PRESETS["h100"], device="cuda", budget_seconds=300.0), tmp_path)
     assert gpu.cpu_seconds is None
     assert 300.0 + 600.0 < gpu.wall_seconds < 1200.0
