@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from autoresearch.core.artifact import Artifact
+    from autoresearch.core.decision import Look
     from autoresearch.core.proposers.knobs import Knob
 
 CONTRACT_VERSION = 1
@@ -324,8 +325,14 @@ class GateReport:
 class OffersGates(Protocol):
     """A live adapter that watches over its split, its guardrails and its calendar."""
 
-    def gates(self, experiment_id: str) -> GateReport:
-        """Return what the gates say now, on the same data as the last `observe`."""
+    def gates(self, experiment_id: str, crossed: Look | None) -> GateReport:
+        """Return what the gates say now, on the same data as the last `observe`.
+
+        Args:
+            experiment_id: As in `observe`.
+            crossed: The look at which the policy's line was crossed; None while none is. It decides which week a
+                verdict waits for.
+        """
         ...
 
 

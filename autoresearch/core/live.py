@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -115,8 +116,10 @@ def judge(
     that must wait for its week is asked for again at the next look; the line that was crossed stays crossed, because
     the policy judges by the first look that crossed one.
     """
-    report = adapter.gates(test_id(experiment)) if isinstance(adapter, OffersGates) else GateReport()
     verdict = policy.decide(Evidence(adapter.metric, tuple(looks)))
+    report = GateReport()
+    if isinstance(adapter, OffersGates):
+        report = adapter.gates(test_id(experiment), _crossed(adapter.metric, policy, looks, verdict))
     if report.invalid is not None:
         return _replaced(verdict, Decision.REVERT, report.invalid), Outcome.INVALID
     if report.harm is not None:
@@ -129,6 +132,18 @@ def judge(
     if verdict.decision is Decision.KEEP:
         return verdict, Outcome.KEPT
     return verdict, Outcome.INCONCLUSIVE if verdict.inconclusive else Outcome.REVERTED
+
+
+def _crossed(metric: Metric, policy: Policy, looks: Sequence[Look], verdict: Verdict) -> Look | None:
+    """Return the look at which a line was crossed; a line once crossed stays crossed, so halving finds it."""
+    if verdict.decision is Decision.CONTINUE:
+        return None
+    first = bisect_left(
+        range(len(looks)),
+        True,
+        key=lambda index: policy.decide(Evidence(metric, tuple(looks[: index + 1]))).decision is not Decision.CONTINUE,
+    )
+    return looks[first]
 
 
 def _replaced(verdict: Verdict, decision: Decision, reason: str) -> Verdict:

@@ -15,6 +15,7 @@ from autoresearch.core import (
     EnvironmentNotReadyError,
     GateReport,
     LiveExperiment,
+    Look,
     Metric,
     MetricKind,
     Outcome,
@@ -36,6 +37,7 @@ class Crowd:
     looks: dict[str, int] = field(default_factory=dict)
     finished: list[tuple[str, Outcome]] = field(default_factory=list)
     report: GateReport = field(default_factory=GateReport)
+    crossed: list[int | None] = field(default_factory=list)
     arms: tuple[str, ...] = ("control", "treatment")
     most: int = 28
     wait: float = 0.0
@@ -67,7 +69,8 @@ class Crowd:
     def finish(self, experiment_id: str, outcome: Outcome) -> None:
         self.finished.append((experiment_id[-4:], outcome))
 
-    def gates(self, experiment_id: str) -> GateReport:
+    def gates(self, experiment_id: str, crossed: Look | None) -> GateReport:
+        self.crossed.append(None if crossed is None else crossed.treatment.n // PER_LOOK)
         return self.report
 
     def wait_seconds(self, experiment_id: str) -> float:
@@ -134,8 +137,10 @@ def test_gates_cannot_be_argued_with(tmp_path: Path, report: GateReport, outcome
 def test_a_verdict_waits_for_its_week(tmp_path: Path) -> None:
     """While a gate holds, a line that was crossed keeps the test going; the traffic's end lifts the hold."""
     root = make_workspace(tmp_path / "w", "0.05")
-    go(root, ["0.5"], Crowd(report=GateReport(hold="The week is not over."), most=5), experiments=1)
+    crowd = Crowd(report=GateReport(hold="The week is not over."), most=5)
+    go(root, ["0.5"], crowd, experiments=1)
     assert experiments(root)[1].outcome == "kept" and looks(root, 1) == 5
+    assert crowd.crossed == [1] * 5, "the look that crossed the line stays the same"
 
 
 def test_a_stop_while_people_are_awaited_leaves_the_test_running(tmp_path: Path) -> None:
