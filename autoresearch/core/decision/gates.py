@@ -136,6 +136,46 @@ def harm_gate(
     return Gate(False, e, f"The treatment harms {name}{limit} (e-value {e:.3g}); the test ends without a keep.")
 
 
+def ceiling_gate(
+    n: float, events: float, ceiling: float, *, alpha: float = HARM_ALPHA, name: str = "the guardrail"
+) -> Gate:
+    """Say whether the treatment's rate of a guardrail is shown to lie above an absolute ceiling.
+
+    The likelihood ratio of a mixture of rates above the ceiling against the ceiling itself. Under a lower rate it only
+    shrinks, so it is an e-process for "at most the ceiling" and may be looked at any time.
+
+    Args:
+        n: Units of the treatment so far.
+        events: Those of them with the event.
+        ceiling: Rate that must not be passed, in (0, 1).
+        alpha: Chance of calling a rate at the ceiling too high, at most.
+        name: Of the guardrail, for the reason.
+
+    Raises:
+        ValueError: If a number is out of its range.
+    """
+    if not (0.0 < ceiling < 1.0 and 0.0 < alpha < 1.0 and 0.0 <= events <= n):
+        raise ValueError(f"A ceiling needs 0 <= events <= n and rates within (0, 1), not {events} of {n}, {ceiling}.")
+    logs = [
+        events * math.log(rate / ceiling) + (n - events) * math.log((1.0 - rate) / (1.0 - ceiling))
+        for rate in (ceiling + (1.0 - ceiling) * share for share in _ceiling_shares(ceiling))
+    ]
+    highest = max(logs)
+    log_e = highest + math.log(math.fsum(math.exp(each - highest) for each in logs) / len(logs))
+    e = math.exp(min(log_e, 690.0))
+    if log_e < -math.log(alpha):
+        return Gate(True, e)
+    rate = events / n
+    return Gate(
+        False, e, f"{name} of the treatment is {rate:.2%}, above the ceiling of {ceiling:.2%} (e-value {e:.3g})."
+    )
+
+
+def _ceiling_shares(ceiling: float) -> tuple[float, ...]:
+    """Return how far above the ceiling the mixture looks: half as much again, twice and four times, as shares of 1."""
+    return tuple(min(times * ceiling, (1.0 - ceiling) / 2.0) / (1.0 - ceiling) for times in (0.5, 1.0, 3.0))
+
+
 def end_of_week(started: datetime, moment: datetime) -> datetime:
     """Return when the week of a test ends that `moment` lies in; weekdays differ, so tests end with whole weeks.
 

@@ -14,6 +14,7 @@ from autoresearch.core.adapter import ArmTotals, Direction
 from autoresearch.core.decision import Decision
 from autoresearch.core.decision.gates import (
     WEEK,
+    ceiling_gate,
     end_of_week,
     harm_gate,
     latch,
@@ -191,3 +192,26 @@ def test_units_count_when_their_outcome_is_final() -> None:
     assert not open_one.passed and (START + 11 * DAY).isoformat() in open_one.reason
     with pytest.raises(ValueError, match="negative"):
         matured_before(START, -DAY)
+
+
+def test_a_ceiling_is_passed_only_on_evidence() -> None:
+    """3 complaints of 600 say nothing against 0.3 %; 30 of 3,000 do, with the rate in the reason."""
+    assert ceiling_gate(600, 3, 0.003).passed
+    broken = ceiling_gate(3000, 30, 0.003, name="complaint")
+    assert not broken.passed and broken.reason.startswith("complaint of the treatment is 1.00%, above the ceiling")
+
+
+def test_a_rate_at_the_ceiling_is_rarely_called_too_high() -> None:
+    """Looked at after every hundred of 5,000 units, at most one test in a hundred is stopped."""
+    random = np.random.default_rng(5)
+    stopped = 0
+    for events in np.cumsum(random.binomial(100, 0.01, (2000, 50)), axis=1):
+        stopped += any(not ceiling_gate(100 * (i + 1), int(x), 0.01).passed for i, x in enumerate(events))
+    assert stopped / 2000 <= 0.01 + 3 * math.sqrt(0.01 * 0.99 / 2000)
+
+
+@pytest.mark.parametrize(("n", "events", "ceiling"), [(10, 11, 0.1), (10, -1, 0.1), (10, 1, 0.0), (10, 1, 1.0)])
+def test_a_ceiling_refuses_impossible_numbers(n: float, events: float, ceiling: float) -> None:
+    """More events than units, or a ceiling that is no rate."""
+    with pytest.raises(ValueError, match="A ceiling needs"):
+        ceiling_gate(n, events, ceiling)
