@@ -100,19 +100,22 @@ def arguments(
     steps += [(path, 2, ["--ro-bind", str(path), str(path)]) for path in {path.resolve() for path in readable}]
     steps += [(path, 3, ["--bind", str(path), str(path)]) for path in {path.resolve() for path in writable}]
     steps += [(path, 3, ["--dev-bind", str(path), str(path)]) for path in devices]
-    covered = [path for path in hidden if any(path.is_relative_to(other) for other in shown) and path.exists()]
+    covered = [
+        path for path in hidden if any(path.is_relative_to(other) for other in shown) and os.access(path, os.F_OK)
+    ]
     for path in covered:
         cover = ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", str(private / "nothing"), str(path)]
         steps.append((path, 4, cover))
     steps.sort(key=lambda step: (len(step[0].parts), step[1], step[0]))
-    closed = ["/", "/dev", *(str(path) for path in covered if path.is_dir())]
+    # Started by root, a process without any capability still owns the kernel's settings below /proc/sys.
+    closed = ["/", "/dev", "/proc", *(str(path) for path in covered if path.is_dir())]
     return [
         "--unshare-all",
         "--die-with-parent",
         "--cap-drop",
         "ALL",
         *(part for _, _, parts in steps for part in parts),
-        # Folders that bubblewrap made in memory on the way to a path; they would be room to write.
+        # Among them the folders that bubblewrap made in memory on the way to a path; they would be room to write.
         *(part for path in closed for part in ("--remount-ro", path)),
         "--chdir",
         str(cwd),

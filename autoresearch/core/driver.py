@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from autoresearch.core import lock, memory, registry
+from autoresearch.core import fingerprints, lock, memory, moments, registry
 from autoresearch.core.adapter import (
     Adapter,
     LiveAdapter,
@@ -39,7 +38,7 @@ from autoresearch.core.budget import Limits, Spent, limit_reached
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, RunStoppedError, UsageError
-from autoresearch.core.graph import Reporter, Services, State, build_graph, fingerprint_of, request_for, tidy
+from autoresearch.core.graph import READONLY_FILES, Reporter, Services, State, build_graph, request_for, tidy
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.proposers import Proposer
@@ -250,6 +249,7 @@ class _Driver:
         self.ledger = ledger
         self.reporter = reporter
         self.settings = settings
+        self.moments = moments.Moments(ledger.latest_moment())
         self.interrupts = 0
         self.stop_wanted: str | None = None
 
@@ -276,6 +276,8 @@ class _Driver:
         if isinstance(self.adapter, Adapter | Prepares):
             self.adapter.prepare(Workspace(self.layout.root, dict(self.settings.options), self.reporter.progress))
         self.store = Store.open(self.layout.root)
+        self.watch = fingerprints.Watch(self.adapter, self.adapter.scope, self.layout.root)
+        self.judge = self.watch.look()
         self.run = earlier or self._create_run(name, distribution, version)
         self.history = History(self.ledger, self.run.id).refresh()
         if earlier is not None:
@@ -367,7 +369,7 @@ class _Driver:
         )
 
     def _create_run(self, name: str, distribution: str, version: str) -> Run:
-        now = _now()
+        now = self.moments.now()
         artifact = Artifact.read(self.layout.root, self.adapter.scope.editable)
         if not artifact.files:
             raise UsageError(
@@ -395,7 +397,7 @@ class _Driver:
                 state="running",
                 ref=f"refs/heads/autoresearch/{run_id}",
                 baseline_commit=commit,
-                evaluator_fingerprint=fingerprint_of(self.adapter),
+                evaluator_fingerprint=self.judge.evaluator,
                 created=now,
             )
         )
@@ -411,13 +413,12 @@ class _Driver:
 
     def _resume(self, run: Run) -> None:
         """Say what was found, and refuse to compare values that are not comparable."""
-        found = fingerprint_of(self.adapter)
-        if found != run.evaluator_fingerprint:
-            raise EnvironmentNotReadyError(
-                f"The evaluator or its data changed since run {run.id} began, so new values could not be compared.\n"
-                "Put the old data or release back, or begin a new run: --new"
-            )
         rows = self.ledger.experiments(run.id)
+        found = self.judge
+        # A run whose baseline has not begun, or that an older release began, knows no hashes of read-only files.
+        known = rows[0].fingerprints.get(READONLY_FILES) if rows else None
+        self.judge = fingerprints.Judge(run.evaluator_fingerprint, found.readonly if known is None else known)
+        fingerprints.demand_same(run.id, self.judge, found)
         done = [row for row in rows if row.outcome is not None and row.number > 0]
         kept = sum(row.outcome == "kept" for row in done)
         self.reporter.say(f"Going on with run {run.id}: {len(done)} experiments, {kept} kept.")
@@ -447,7 +448,7 @@ class _Driver:
         self.session = self.ledger.add_session(
             Session(
                 run_id=self.run.id,
-                started=_now(),
+                started=self.moments.now(),
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 limits=self.limits.as_json(),
@@ -617,7 +618,10 @@ class _Driver:
             settings=self.settings,
             sandbox=self.sandbox,
             reporter=self.reporter,
-            now=_now,
+            now=self.moments.now,
+            watch=self.watch,
+            judge=self.judge,
+            asleep=moments.asleep_seconds,
             sleep=self._sleep,
             budget_left=self._budget_left,
         )
@@ -776,7 +780,7 @@ class _Driver:
 
     def _end(self, reason: str) -> None:
         """Write down why the session ended."""
-        now = _now()
+        now = self.moments.now()
         self.ledger.update_session(self.session.id, ended=now, reason=reason)
         self.ledger.update_run(self.run.id, state="stopped", stop_reason=reason, ended=now)
 
@@ -879,7 +883,3 @@ def _disk_full(where: str) -> EnvironmentNotReadyError:
         f"The disk is full: {where or 'a file'} could not be written ({free:.0f} MB free here).\n"
         "Free some space and run again; the run goes on where it stopped."
     )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

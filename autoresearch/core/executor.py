@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import math
 import os
 import re
 import resource
@@ -30,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, ClassVar, Protocol
 
 import psutil
 
@@ -458,12 +459,14 @@ class _Child:
             inherited += wrapped.pass_fds
         disk = DiskUse(folders, limits.disk_mb)
         started = time.monotonic()
-        process = _spawn(argv, cwd, environment, output_write, inherited)
+        with _Tree.starting:
+            process = _spawn(argv, cwd, environment, output_write, inherited)
+            _Tree.roots.add(process.pid)
         if not level.confines:
             _limit(process.pid, resources)
         for descriptor in (output_write, result_write, status_write, lifeline_read):
             os.close(descriptor)
-        _offer_to_the_oom_killer(process.pid)
+        _offer_to_the_oom_killer(process.pid)  # and with it whatever it starts from now on
         selector = stack.enter_context(selectors.DefaultSelector())
         for descriptor in (output_read, result_read, status_read):
             os.set_blocking(descriptor, False)
@@ -715,12 +718,19 @@ def _adopt_orphans() -> None:
 class _Tree:
     """Every process that a command started, however it tries to leave.
 
-    A member is a descendant of the command, a process of its session, or one that was adopted by the runner and still
-    carries the mark in its environment. Members seen once are remembered, whatever they change later.
+    A member is a descendant of the command, a process of its session, one that still carries its mark in the
+    environment, or an orphan that the runner adopted since the command started. Members seen once are remembered,
+    whatever they change later.
     """
+
+    # Commands that are running, one for each thread that runs one.
+    roots: ClassVar[set[int]] = set()
+    # Held while a command is started, so that nobody takes it for an orphan before it is among the roots.
+    starting: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, root: int, mark: str) -> None:
         self._root = root
+        self._since = psutil.Process(root).create_time() if _adopting else math.inf
         self._mark = f"{_MARK}={mark}".encode()
         self._known: dict[int, psutil.Process] = {}
         self._runner = psutil.Process()
@@ -760,34 +770,57 @@ class _Tree:
             # successor, but not in two looks in a row.
             clean = clean + 1 if ended and not members else 0
             if clean == 2:
+                self.roots.discard(self._root)
                 return cpu_seconds
             if time.monotonic() > deadline:
                 raise _cannot_kill(self._root, members)
             time.sleep(0.002)
 
     def _members(self) -> list[psutil.Process]:
-        children = self._runner.children(recursive=True)
+        with self.starting:
+            children = self._runner.children(recursive=True)
+            roots = set(self.roots)
         parents = {process.pid: _parent(process) for process in children}
         members: dict[int, psutil.Process] = {}
         for process in children:  # parents come before their children
-            if parents[process.pid] in members or self._known.get(process.pid) == process or self._is_mine(process):
-                members[process.pid] = process
+            pid = process.pid
+            known = parents[pid] in members or self._known.get(pid) == process
+            if known or pid == self._root or (pid not in roots and self._is_mine(process, parents[pid])):
+                members[pid] = process
         for pid, process in self._known.items():
             if pid not in members and process.is_running() and not _is_zombie(process):
                 members[pid] = process
         self._known = dict(members)
         return list(members.values())
 
-    def _is_mine(self, process: psutil.Process) -> bool:
-        pid = process.pid
-        if pid == self._root:
-            return True
+    def _is_mine(self, process: psutil.Process, parent: int) -> bool:
+        """Say whether a process that is no known member's child belongs to this command nevertheless."""
         try:
-            if os.getsid(pid) == self._root:
+            session = os.getsid(process.pid)
+            if session == self._root:
                 return True
-            return self._mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except (ProcessLookupError, FileNotFoundError, PermissionError):
-            return False  # gone, another user's, or a system without /proc
+            marks = [line for line in _environment(process.pid) if line.startswith(f"{_MARK}=".encode())]
+            return self._mark in marks if marks else self._is_adopted(process, parent, session)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return False
+
+    def _is_adopted(self, process: psutil.Process, parent: int, session: int) -> bool:
+        """Say whether the runner became the parent of a process that left its command's session and environment.
+
+        What the runner starts by itself shares its session, unless it runs as a command; and a process that was there
+        before the command is not its orphan.
+        """
+        if parent != self._runner.pid or session in self.roots or session == os.getsid(0):
+            return False
+        return bool(process.create_time() >= self._since)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return a process's environment; empty where it is another user's, or the system has no /proc."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, PermissionError):
+        return []
 
 
 def _parent(process: psutil.Process) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from autoresearch.core import lock, registry
+from autoresearch.core import lock, moments, registry
 from autoresearch.core.adapter import (
     Adapter,
     LiveAdapter,
@@ -24,7 +24,8 @@ from autoresearch.core.adapter import (
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy, policy_names
 from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, UsageError
-from autoresearch.core.graph import MAX_DISTURBED, Reporter, fingerprint_of
+from autoresearch.core.fingerprints import fingerprint_of
+from autoresearch.core.graph import MAX_DISTURBED, Reporter
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, FreshMeasurement, Ledger, Run
 from autoresearch.core.memory import incumbent_of
@@ -99,6 +100,14 @@ class Bench:
                 "saw.\nA claim needs such data; give the adapter some, or measure again with autoresearch calibrate."
             )
 
+    def demand_same_evaluator(self) -> None:
+        """Raise EnvironmentNotReadyError where values would no longer come from what the run began with."""
+        if fingerprint_of(self.adapter) != self.run.evaluator_fingerprint:
+            raise EnvironmentNotReadyError(
+                f"The evaluator or its data changed since run {self.run.id} began, so new values could not be "
+                "compared.\nPut the old data or release back."
+            )
+
     def counted(self, index: int, total: int) -> Progress:
         """Return what reports the progress of measurement `index` of `total` as part of the whole."""
         place = f"measurement {index + 1} of {total}"
@@ -159,18 +168,21 @@ class Bench:
             sandbox=self.sandbox,
             progress=progress,
         )
-        began = time.monotonic()
+        began, asleep = time.monotonic(), moments.asleep_seconds()
         try:
             found = self.adapter.measure(artifact, seed=seed, split=split, run=context)
         except CandidateError as error:
+            self.demand_same_evaluator()
             return self.ledger.update_fresh(row.id, failed=str(error), seconds=time.monotonic() - began)
         finally:
             for path in (artifact, scratch):
                 shutil.rmtree(path, ignore_errors=True)  # leftovers cost space, nothing else
+        self.demand_same_evaluator()
         self.taken += 1
+        disturbed = found.disturbed or moments.slept(asleep, moments.asleep_seconds())
         if not math.isfinite(found.value):
             return self.ledger.update_fresh(row.id, failed=f"{self.metric.name} is {found.value}")
-        return self.ledger.update_fresh(row.id, value=found.value, seconds=found.seconds, disturbed=found.disturbed)
+        return self.ledger.update_fresh(row.id, value=found.value, seconds=found.seconds, disturbed=disturbed)
 
 
 def rounds(commits: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, int]]:
@@ -210,14 +222,11 @@ def bench_at(
                 "Measure again from there."
             )
         adapter.prepare(Workspace(layout.root, dict(run.options), reporter.progress))
-        if fingerprint_of(adapter) != run.evaluator_fingerprint:
-            raise EnvironmentNotReadyError(
-                f"The evaluator or its data changed since run {run.id} began, so new values could not be compared.\n"
-                "Put the old data or release back."
-            )
         asked = read_settings(layout).sandbox if layout.config.exists() else None
         policy = create_policy(run.policy, run.policy_parameters)
-        yield Bench(layout, ledger, run, adapter, policy, reporter, resolve(asked or "auto").value)
+        bench = Bench(layout, ledger, run, adapter, policy, reporter, resolve(asked or "auto").value)
+        bench.demand_same_evaluator()
+        yield bench
 
 
 def kept_steps(experiments: Sequence[Experiment]) -> list[Experiment]:

@@ -26,14 +26,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from autoresearch.core import live, memory
+from autoresearch.core import fingerprints, live, memory, moments
 from autoresearch.core.adapter import (
     Adapter,
     KeepsOutputs,
     LiveAdapter,
     Measurement,
     OffersBrief,
-    OffersFingerprint,
     OffersKnobs,
     Outcome,
     RunContext,
@@ -120,6 +119,9 @@ class Services:
     sandbox: str
     reporter: Reporter
     now: Callable[[], datetime]
+    watch: fingerprints.Watch
+    judge: fingerprints.Judge  # as it was when the run began
+    asleep: Callable[[], float]
     sleep: Callable[[float], bool] = _slept
     in_flight: dict[int, Experiment] = field(default_factory=dict)
     budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
@@ -237,17 +239,15 @@ def observe(state: State, runtime: Runtime[Services]) -> State:
         return _observe_live(services, services.adapter, experiment, state)
     try:
         row = _measured_before(services, experiment, state, arm) or _measure(services, experiment, state, arm)
+    except _SleptError as error:
+        return _disturbed(state, str(error))
     except CandidateError as error:
         if arm == CONTROL:
             return _control_failed(state, error)
         return _crashed(services, state, experiment, error)
     if row.disturbed is None:
         return {"route": "observe" if waiting else "decide", "arms": waiting, "disturbed": 0}
-    disturbed = state.get("disturbed", 0) + 1
-    if disturbed < MAX_DISTURBED:
-        return {"route": "observe", "disturbed": disturbed}
-    reason = f"every measurement was disturbed: {row.disturbed}"
-    return {"route": "revert", "outcome": Outcome.INCONCLUSIVE.value, "reason": reason}
+    return _disturbed(state, row.disturbed)
 
 
 def decide(state: State, runtime: Runtime[Services]) -> State:
@@ -540,6 +540,7 @@ def _cost_fields(cost: Cost) -> dict[str, Any]:
 
 def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact, candidate: Artifact) -> None:
     """Insert the experiment once, or point it at its repaired candidate; lay the candidate out for measuring."""
+    fingerprints.demand_same(services.run.id, services.judge, services.watch.look())
     incumbent = memory.incumbent_of(services.history.experiments)
     parent_commit = _incumbent_commit(services)
     commit = services.run.baseline_commit
@@ -566,7 +567,8 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             parent_commit=parent_commit,
             started=row.created,
             sandbox=services.sandbox,
-            evaluator_fingerprint=fingerprint_of(services.adapter),
+            evaluator_fingerprint=services.judge.evaluator,
+            fingerprints=_fingerprints_before(services, row.number),
             **fields,
         )
     )
@@ -578,9 +580,26 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
     candidate.write(folder)
 
 
-def fingerprint_of(adapter: object) -> str:
-    """Return the evaluator's fingerprint; empty where the adapter names none."""
-    return adapter.evaluator_fingerprint() if isinstance(adapter, OffersFingerprint) else ""
+READONLY_FILES = "readonly_files"
+"""Where the baseline keeps path -> hash of the files that never change, so that a later session knows them."""
+
+
+def _fingerprints_before(services: Services, number: int) -> dict[str, Any]:
+    before: dict[str, Any] = dict(services.judge.as_json("before"))
+    return before if number > 0 else {**before, READONLY_FILES: dict(services.judge.readonly)}
+
+
+def _fingerprints_after(services: Services, experiment: Experiment, state: State) -> dict[str, Any]:
+    after = services.watch.look().as_json("after")
+    artifact = _artifact_now(services, experiment, _artifact_folder(services, state))
+    found = {} if artifact is None else {"artifact_after": artifact.fingerprint}
+    return {**experiment.fingerprints, **after, **found}
+
+
+def _artifact_now(services: Services, experiment: Experiment, folder: Path) -> Artifact | None:
+    """Return what the files of a candidate hold now; None where one is gone or no text any more."""
+    candidate = services.store.read(experiment.candidate_commit or "", services.adapter.scope.editable)
+    return fingerprints.artifact_in(folder, candidate.files)
 
 
 def _artifact_folder(services: Services, state: State) -> Path:
@@ -635,19 +654,49 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
     if arm == TREATMENT and state.get("look", 0) == 0 and experiment.number > 0 and services.settings.early_stop:
         context = replace(context, hopeless=watching(_early_rule(services), seed))
     started = services.now()
-    assert isinstance(services.adapter, Adapter), "a live adapter's metric is observed"
-    measurement = services.adapter.measure(
-        _laid_out(services, experiment, state, arm),
-        seed=seed,
-        split=Split.SEARCH,
-        run=context,
-    )
+    measurement = _measurement(services, experiment, _laid_out(services, experiment, state, arm), arm, seed, context)
     if not math.isfinite(measurement.value):
         raise CandidateError(f"{services.adapter.metric.name} is {measurement.value}, which is no measurement.")
     row = services.ledger.add_measurement(_measurement_row(experiment, state, arm, measurement, started))
     if arm == TREATMENT:
         write_by_rename(folder / "result.json", row.model_dump_json(indent=1))
     return row
+
+
+class _SleptError(Exception):
+    """The machine was asleep while a candidate failed, which proves nothing: a limit may have run out meanwhile."""
+
+
+def _measurement(
+    services: Services, experiment: Experiment, folder: Path, arm: str, seed: int, context: RunContext
+) -> Measurement:
+    """Measure; neither what judges nor what is judged may change meanwhile, nor the machine sleep."""
+    assert isinstance(services.adapter, Adapter), "a live adapter's metric is observed"
+    asleep = services.asleep()
+    try:
+        measurement = services.adapter.measure(folder, seed=seed, split=Split.SEARCH, run=context)
+    except CandidateError as error:
+        fingerprints.demand_same(services.run.id, services.judge, services.watch.look())
+        nap = moments.slept(asleep, services.asleep())
+        if nap is not None:
+            raise _SleptError(nap) from error
+        raise
+    fingerprints.demand_same(services.run.id, services.judge, services.watch.look())
+    if arm == TREATMENT:
+        found = _artifact_now(services, experiment, folder)
+        if found is None or found.fingerprint != experiment.fingerprint:
+            raise InvalidCandidateError("The candidate's own files changed while it was measured.")
+    nap = moments.slept(asleep, services.asleep())
+    return measurement if nap is None else replace(measurement, disturbed=measurement.disturbed or nap)
+
+
+def _disturbed(state: State, why: str) -> State:
+    """Take a measurement again that something disturbed; give up without a verdict after a few."""
+    disturbed = state.get("disturbed", 0) + 1
+    if disturbed < MAX_DISTURBED:
+        return {"route": "observe", "disturbed": disturbed}
+    reason = f"every measurement was disturbed: {why}"
+    return {"route": "revert", "outcome": Outcome.INCONCLUSIVE.value, "reason": reason}
 
 
 def _early_rule(services: Services) -> EarlyRule:
@@ -788,6 +837,7 @@ def _conclusion(services: Services, experiment: Experiment, state: State) -> dic
         "tokens": sum(row.tokens_in + row.tokens_cached + row.tokens_out for row in proposals),
         "seconds": max(0.0, (ended - experiment.started).total_seconds()),
         "timings": state.get("timings", {}),
+        "fingerprints": _fingerprints_after(services, experiment, state),
         "ended": ended,
         **state.get("verdict", {}),
     }

@@ -116,7 +116,7 @@ def _offer_to_the_oom_killer() -> None:
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
-        return  # a courtesy to the runner; a read-only /proc does without
+        return  # a courtesy to the runner, who asks for it as well; bubblewrap's /proc is read-only
     os.write(descriptor, b"500")
     os.close(descriptor)
 

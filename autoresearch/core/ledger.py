@@ -58,7 +58,7 @@ __all__ = [
     "Totals",
 ]
 
-LEDGER_VERSION = "0003"
+LEDGER_VERSION = "0004"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
 
 CONTROL_COMMANDS = ("pause", "resume", "stop", "approve", "reject", "note")
@@ -186,6 +186,7 @@ class Experiment(_Table, table=True):
     changes: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
     details: dict[str, Any] = _json()
     evaluator_fingerprint: str = ""
+    fingerprints: dict[str, Any] = _json()  # of what judged, before and after; core/fingerprints.py
     sandbox: str = ""
     repairs: int = 0
     log_tail: str = ""
@@ -471,6 +472,13 @@ class Ledger:
         """Return the sessions of a run, oldest first."""
         with self._read() as transaction:
             return list(transaction.exec(select(Session).where(Session.run_id == run_id).order_by(col(Session.id))))
+
+    def latest_moment(self) -> datetime | None:
+        """Return the latest moment that is written down of any run; None in an empty ledger."""
+        columns = (Session.started, Session.ended, ProposalRow.created, MeasurementRow.started, Experiment.ended)
+        with self._read() as transaction:
+            found = [transaction.exec(select(func.max(col(column)))).one() for column in columns]
+        return max((moment for moment in found if moment is not None), default=None)
 
     # Experiments
 

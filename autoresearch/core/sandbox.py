@@ -90,7 +90,7 @@ class Confinement:
         """
         shown = (*self.readable, *self.writable)
         for path in shown:
-            if not path.exists():
+            if not _reachable(path):
                 raise EnvironmentNotReadyError(
                     f"{path} should be shown to the experiment, and there is no such file or folder.\n"
                     "Run the same command again; what belongs to an experiment is made anew."
@@ -268,10 +268,15 @@ def wrap(
     descriptors = (*descriptors, _in_memory(marshal.dumps(launch), stack))
     return Wrapped(
         (*outer, sys.executable, "-I", "-S", str(_LAUNCHER), str(descriptors[-1]), str(status)),
-        {**env, "HOME": str(home), "TMPDIR": str(home)},
+        {**_without_places(env), "HOME": str(home), "TMPDIR": str(home)},
         (status, *descriptors),
         private,
     )
+
+
+def _without_places(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name no folder of the person's; those would be missing inside."""
+    return {name: value for name, value in env.items() if not name.startswith("XDG_") and name not in ("TMP", "TEMP")}
 
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -281,7 +286,7 @@ def _private_folder(stack: ExitStack) -> Path:
     """Make the command's own place for temporary files, gone when `stack` ends."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="autoresearch-sandbox-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(_remove, folder)
         (folder / "tmp").mkdir()
         (folder / "shm").mkdir()
         (folder / "nothing").touch(mode=0)
@@ -291,6 +296,16 @@ def _private_folder(stack: ExitStack) -> Path:
             "Free some space there, or name another folder in TMPDIR."
         ) from error
     return folder
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder of the command's, in which it may have closed some to us."""
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            inner = Path(path, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(folder)
 
 
 def _in_memory(content: bytes, stack: ExitStack) -> int:
@@ -352,7 +367,12 @@ def _system(gpu: bool) -> list[Path]:
     """Return the folders and files of the operating system that programs need."""
     figures = ("/sys",) if gpu else ("/sys/devices/system", "/sys/kernel/mm")
     paths = [*map(Path, (*_FOLDERS, *figures)), *(Path("/etc", name) for name in _ETC)]
-    return [path for path in paths if path.exists()]
+    return [path for path in paths if _reachable(path)]
+
+
+def _reachable(path: Path) -> bool:
+    """Say whether a path is there; Path.exists raises where a folder on the way is closed to this user."""
+    return os.access(path, os.F_OK)
 
 
 def gpu_devices(root: Path = Path("/dev")) -> tuple[Path, ...]:
@@ -370,7 +390,7 @@ def python_environment() -> tuple[Path, ...]:
         paths.add(Path(site.getusersitepackages()))
     for entry in _search_path():
         paths |= set(_importable(entry))
-    return tuple(sorted(path for path in paths if path.exists()))
+    return tuple(sorted(filter(_reachable, paths)))
 
 
 def _of_prefix(prefix: Path) -> Iterator[Path]:
@@ -379,7 +399,9 @@ def _of_prefix(prefix: Path) -> Iterator[Path]:
         yield prefix
         return
     schemes = sysconfig.get_paths(vars={"base": str(prefix), "platbase": str(prefix), "installed_base": str(prefix)})
-    yield from map(Path, schemes.values())
+    # `data` is the prefix itself; `scripts` is where every other program of the person's lies too.
+    yield from (Path(path) for name, path in schemes.items() if name not in ("data", "scripts"))
+    yield from (prefix / "bin").glob("python*")
     yield from (prefix / "lib").glob("libpython*")
 
 
@@ -387,7 +409,7 @@ def _search_path() -> list[Path]:
     """Return where modules are looked for outside the Python installation, as with `pip install -e` and PYTHONPATH."""
     prefixes = (sys.prefix, sys.base_prefix)
     entries = [Path(entry) for entry in sys.path if Path(entry).is_absolute() and not entry.startswith(prefixes)]
-    return [entry for entry in entries if entry != Path.cwd() and entry.exists()]
+    return [entry for entry in entries if entry != Path.cwd() and _reachable(entry)]
 
 
 def _importable(entry: Path) -> Iterator[Path]:

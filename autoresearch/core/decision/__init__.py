@@ -6,6 +6,7 @@ from the ledger, and audited by somebody who has only the numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -44,12 +45,20 @@ class Noise:
     """What is known of the spread between measurements of one artifact.
 
     Attributes:
-        sd: Standard deviation, in the unit of the metric.
+        sd: Standard deviation between two measurements with different seeds, in the unit of the metric.
         dof: Degrees of freedom behind it; what an adapter states counts for a few.
+        seed_sd: The part of it that comes with the seed and is the same for every artifact, as a standard deviation:
+            measurements with the same seed differ by `paired_sd` only. 0 where no such part shows.
     """
 
     sd: float
     dof: float
+    seed_sd: float = 0.0
+
+    @property
+    def paired_sd(self) -> float:
+        """Standard deviation of one measurement around its artifact and its seed."""
+        return math.sqrt(max(self.sd**2 - self.seed_sd**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +69,19 @@ class PastEvidence:
         look: Its last look. For the baseline only `treatment` has measurements.
         kept: Whether its candidate became the incumbent. The first entry of a history is the baseline, kept.
         block: The stretch of measuring that it belongs to, see `Evidence.block`.
+        earlier: Its looks before the last one, in order: which run had which seed is told by what each look added. May
+            be left out.
     """
 
     look: Look
     kept: bool
     block: int = 0
+    earlier: tuple[Look, ...] = ()
+
+    @property
+    def all_looks(self) -> tuple[Look, ...]:
+        """Its looks in order, the last one at the end."""
+        return (*self.earlier, self.look)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from scipy.special import ndtr
 
 from autoresearch.core.adapter import Direction
 from autoresearch.core.decision import Noise
-from autoresearch.core.decision.bayes import EDGE, EM_ITERATIONS, LEARN_EVERY, PRIOR_WORTH, START_PRIOR
+from autoresearch.core.decision.effects import EDGE, EM_ITERATIONS, LEARN_EVERY, PRIOR_WORTH, START_PRIOR
 
 Vector = NDArray[np.float64]
 

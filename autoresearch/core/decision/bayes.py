@@ -27,28 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from autoresearch.core.adapter import ArmTotals
-from autoresearch.core.decision import Decision, Evidence, Look, PastEvidence, Verdict
+from autoresearch.core.decision import Decision, Evidence, Look, Noise, Verdict
+from autoresearch.core.decision.effects import EDGE, START_PRIOR, likelihood, within_edge
+from autoresearch.core.decision.fold import FoldCache, Standing
 from autoresearch.core.decision.greedy import check_history
+from autoresearch.core.decision.levels import Levels, Scale, Seen
 from autoresearch.core.decision.noise import plug_in_sd
 
 Vector = NDArray[np.float64]
-
-PRIOR_WORTH = 20.0
-"""How many candidates the start prior counts for when the prior is learned."""
-
-EM_ITERATIONS = 3
-"""EM steps each time the prior is learned anew. In simulation 3 and 10 give the same gain, and few keep the prior
-smooth: run to the end, EM puts the mass that data can move on a handful of grid points."""
-
-EDGE = 40
-"""Largest effect, in units of the noise, that the prior speaks of; what lies beyond is taken at its word."""
-
-_FARTHEST = 1e300
-"""Largest value, in units of the noise, that is reckoned with."""
-
-LEARN_EVERY = 1.25
-"""The prior is learned anew whenever the number of candidates has grown by this factor: in simulation as good as after
-every candidate, at a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +95,7 @@ def step(
     if k < 1 or not (math.isfinite(sigma) and sigma > 0) or not (math.isfinite(variance) and variance >= 0):
         raise ValueError(f"A step needs k >= 1, sigma > 0 and variance >= 0, not {k}, {sigma} and {variance}.")
     effects = np.asarray(grid, dtype=np.float64)
-    posterior = np.asarray(prior, dtype=np.float64) * _likelihood(
-        observed_mean - mean, variance + sigma**2 / k, effects
-    )
+    posterior = np.asarray(prior, dtype=np.float64) * likelihood(observed_mean - mean, variance + sigma**2 / k, effects)
     posterior /= posterior.sum()
     expected = float(posterior @ effects)
     spread = float(posterior @ (effects - expected) ** 2)
@@ -127,14 +111,6 @@ def step(
         if_kept=_if_kept(belief, observed_mean, sampling, expected, spread),
         if_reverted=_if_reverted(belief, observed_mean, sampling, expected, spread),
     )
-
-
-def _likelihood(difference: float, variance: float, effects: Vector) -> Vector:
-    """Return the likelihood of a difference under each effect, up to a factor, at most 1; never all 0."""
-    exponent = (effects - difference) ** 2
-    exponent -= exponent.min()
-    exponent *= -0.5 / variance
-    return np.exp(exponent, out=exponent)
 
 
 def _if_kept(belief: Belief, observed: float, sampling: float, expected: float, spread: float) -> Belief:
@@ -159,123 +135,6 @@ def _if_reverted(belief: Belief, observed: float, sampling: float, expected: flo
     return Belief(mean, belief.variance * (1.0 - gain) + gain**2 * spread)
 
 
-@dataclass(frozen=True, slots=True)
-class EffectPrior:
-    """What candidates are worth, in units of the noise: masses on a grid of effects. Shapes (G,)."""
-
-    grid: Vector
-    weights: Vector
-
-
-def start_prior() -> EffectPrior:
-    """Return the prior before any candidate was seen: most ideas harm, some help a little.
-
-    A spike of 0.05 at zero; the rest 65 parts to 15 between harm, exponential with mean 3, and help, exponential with
-    mean 1.5, all in units of the noise. Dense where a decision turns, and out to 40 units, beyond which `bayes` takes a
-    measurement at its word.
-    """
-    half = np.concatenate([np.arange(1, 13) * 0.25, np.arange(7, 25) * 0.5, np.arange(13, EDGE + 1) * 1.0])
-    edges = np.concatenate([[0.0], (half[1:] + half[:-1]) / 2.0, [np.inf]])
-    harm = np.exp(-edges[:-1] / 3.0) - np.exp(-edges[1:] / 3.0)
-    help_ = np.exp(-edges[:-1] / 1.5) - np.exp(-edges[1:] / 1.5)
-    weights = np.concatenate([0.95 * 65 / 80 * harm[::-1], [0.05], 0.95 * 15 / 80 * help_])
-    return EffectPrior(np.concatenate([-half[::-1], [0.0], half]), weights / weights.sum())
-
-
-START_PRIOR = start_prior()
-
-
-def learn_prior(
-    observations: Sequence[tuple[float, float]],
-    start: EffectPrior = START_PRIOR,
-    *,
-    worth: float = PRIOR_WORTH,
-    iterations: int = EM_ITERATIONS,
-) -> EffectPrior:
-    """Return the prior of effects after `observations`: `start` counts for `worth` candidates, each of these for one.
-
-    Args:
-        observations: (difference, variance) of each candidate, in units of the noise: its mean less the incumbent's
-            believed mean, and the variance of that difference around the true effect.
-        start: Prior to begin from.
-        worth: Number of candidates that `start` stands for, above 0.
-        iterations: EM steps.
-    """
-    if not observations:
-        return start
-    likelihood = np.stack([_likelihood(_within_edge(d), variance, start.grid) for d, variance in observations])
-    return EffectPrior(start.grid, _em(likelihood, start.weights, start.weights, worth, iterations))
-
-
-def _em(likelihood: Vector, weights: Vector, start: Vector, worth: float, iterations: int) -> Vector:
-    """Take EM steps from `weights` for masses on a grid with a Dirichlet prior of mean `start`.
-
-    Args:
-        likelihood: One row per candidate, each up to a factor. Shape (N, G).
-        weights: Masses to begin from. Shape (G,).
-        start: Mean of the Dirichlet prior. Shape (G,).
-        worth: Its number of pseudo-candidates.
-        iterations: How many steps.
-    """
-    for _ in range(iterations):
-        shares = likelihood.T @ (1.0 / (likelihood @ weights))
-        weights = (worth * start + weights * shares) / (worth + len(likelihood))
-    return weights
-
-
-def _within_edge(difference: float) -> float:
-    return min(max(difference, -float(EDGE)), float(EDGE))
-
-
-class _Filter:
-    """The run so far, folded experiment by experiment; everything in units of the noise, higher is better."""
-
-    def __init__(self, baseline: Belief, candidates: int) -> None:
-        self.incumbent = baseline
-        self.baseline = baseline
-        self.weights = START_PRIOR.weights
-        self._grid = START_PRIOR.grid
-        self._moments = np.stack([np.ones_like(self._grid), self._grid, self._grid**2])
-        self._likelihood = np.empty((candidates, len(self._grid)))
-        self._seen = 0
-        self._learn_at = 1.0
-        self._baseline_stands = True
-
-    def control(self, mean: float, variance: float) -> None:
-        """Take in measurements of the incumbent itself."""
-        self._believe(self.incumbent.measured(mean, variance))
-
-    def candidate(self, mean: float, sampling: float, kept: bool) -> None:
-        """Take in a finished candidate: the mean of its measurements and its sampling variance."""
-        difference, variance = mean - self.incumbent.mean, self.incumbent.variance + sampling
-        likelihood = _likelihood(_within_edge(difference), variance, self._grid)
-        if abs(difference) > EDGE:
-            expected, spread = difference, variance
-        else:
-            mass, first, second = (self._moments @ (self.weights * likelihood)).tolist()
-            expected = first / mass
-            spread = max(second / mass - expected**2, 0.0)
-        before = self.incumbent
-        if self._baseline_stands or not kept:
-            self._believe(_if_reverted(before, mean, sampling, expected, spread))
-        if kept:
-            self.incumbent, self._baseline_stands = _if_kept(before, mean, sampling, expected, spread), False
-        self._learn(likelihood)
-
-    def _believe(self, incumbent: Belief) -> None:
-        self.incumbent = incumbent
-        if self._baseline_stands:
-            self.baseline = incumbent
-
-    def _learn(self, likelihood: Vector) -> None:
-        self._likelihood[self._seen] = likelihood
-        self._seen += 1
-        if self._seen >= self._learn_at:
-            seen = self._likelihood[: self._seen]
-            self.weights = _em(seen, self.weights, START_PRIOR.weights, PRIOR_WORTH, EM_ITERATIONS)
-            self._learn_at = max(self._seen + 1, self._seen * LEARN_EVERY)
-
-
 class BayesPolicy:
     """Keeps what is probably better, drops what is probably not, and measures again in between.
 
@@ -288,18 +147,21 @@ class BayesPolicy:
     where the adapter states none. A few degrees of freedom widen it, see `noise.plug_in_sd`.
     """
 
-    def __init__(self, keep_at: float = 0.8, drop_below: float = 0.5, max_looks: int = 2) -> None:
+    def __init__(
+        self, keep_at: float = 0.6, drop_below: float = 0.2, max_looks: int = 2, *, drifting: bool = True
+    ) -> None:
         if not 0.0 < keep_at < 1.0:
-            raise ValueError(f"keep_at is a probability between 0 and 1, not {keep_at}; 0.8 is the default.")
+            raise ValueError(f"keep_at is a probability between 0 and 1, not {keep_at}; 0.6 is the default.")
         if not 0.0 <= drop_below <= keep_at:
             raise ValueError(
-                f"drop_below must lie between 0 and keep_at ({keep_at}), not {drop_below}; 0.5 is the default."
+                f"drop_below must lie between 0 and keep_at ({keep_at}), not {drop_below}; 0.2 is the default."
             )
         if max_looks < 1:
             raise ValueError(f"max_looks must be 1 or more, not {max_looks}; 2 is the default.")
         self._keep_at = keep_at
         self._drop_below = drop_below
         self._max_looks = max_looks
+        self._drifting = drifting
 
     @property
     def name(self) -> str:
@@ -327,25 +189,32 @@ class BayesPolicy:
         if look.treatment.n == 0:
             return Verdict(Decision.CONTINUE, "The candidate has not been measured yet.")
         scale = _scale(evidence)
-        state = _fold(evidence, scale)
-        if look.control.n:
-            state.control(*_in_units(look.control, scale))
-        judged = _judge(state, look, scale)
-        sd = abs(scale)
+        known = _FOLDS.fold(evidence.history, scale, self._drifting)
+        case = _Case(known.levels.moved(known.moved(evidence.block)), scale, evidence.looks)
+        judged = judge(case.seen, known.weights)
+        decision, measure = self._verdict(case, judged, known, evidence.block)
+        inconclusive = decision is Decision.REVERT and judged.p_better >= self._drop_below
+        sd = abs(scale.unit)
         effect, interval = judged.expected * sd, (judged.interval[0] * sd, judged.interval[1] * sd)
-        decision, inconclusive = self._verdict(judged, len(evidence.looks))
-        reason = _reason(judged.p_better, effect, look.treatment.n, evidence.metric.unit, inconclusive)
-        return Verdict(decision, reason, effect, interval, judged.p_better, inconclusive=inconclusive)
+        reason = _reason(judged.p_better, effect, look, evidence.metric.unit, inconclusive)
+        return Verdict(decision, reason, effect, interval, judged.p_better, inconclusive=inconclusive, measure=measure)
 
-    def _verdict(self, judged: Step, looks: int) -> tuple[Decision, bool]:
-        """Return the decision, and whether it is a revert for lack of evidence."""
-        if judged.p_better >= self._keep_at:
-            return Decision.KEEP, False
+    def _verdict(self, case: _Case, judged: Judged, known: Standing, block: int) -> tuple[Decision, tuple[str, ...]]:
+        """Return the decision and, where it is to look again, at which arm."""
         if judged.p_better < self._drop_below:
-            return Decision.REVERT, False
-        if looks < self._max_looks:
-            return Decision.CONTINUE, False
-        return (Decision.KEEP, False) if judged.expected > 0 else (Decision.REVERT, True)
+            return Decision.REVERT, ()
+        look = case.looks[-1]
+        if known.due(block) and not look.control.n and judged.p_better < CLEAR:
+            return Decision.CONTINUE, ("control",)
+        if look.treatment.n < self._max_looks and judged.p_better < CLEAR:
+            arms = ("treatment", "control") if look.control.n < look.treatment.n else ("treatment",)
+            best = min(arms, key=case.variance_after)
+            again = value_of_run(case.seen, case.variance_after(best), known.weights)
+            if again > VOI * value_of_candidate(case.fresh_variance, known.weights):
+                return Decision.CONTINUE, (best,)
+        if look.treatment.n >= FINALN and FINAL:
+            return (Decision.KEEP if judged.expected > 0 else Decision.REVERT), ()
+        return (Decision.KEEP if judged.p_better >= self._keep_at else Decision.REVERT), ()
 
     def believed_gain(self, evidence: Evidence) -> float:
         """Return the incumbent's believed mean less the baseline's, both judged on all that taught about them.
@@ -354,70 +223,154 @@ class BayesPolicy:
             ValueError: As `decide` does.
         """
         scale = _scale(evidence)
-        state = _fold(evidence, scale)
-        return (state.incumbent.mean - state.baseline.mean) * abs(scale)
+        return _FOLDS.fold(evidence.history, scale, self._drifting).levels.gain * abs(scale.unit)
 
 
-def _scale(evidence: Evidence) -> float:
-    """Return the number that values are divided by: the noise, with the sign that makes higher better.
+CLEAR = 0.98
+VOI = 1.0
+FINAL, FINALN = True, 2
+"""Probability of being better from which on nothing is measured again before the candidate is kept."""
+
+_FOLDS = FoldCache()
+
+
+class _Case:
+    """The candidate under judgement: its looks, and the levels that they are seen against."""
+
+    def __init__(self, levels: Levels, scale: Scale, looks: tuple[Look, ...]) -> None:
+        self._before, self._scale, self.looks = levels, scale, looks
+        self.seen = self._see(looks)
+
+    def _see(self, looks: Sequence[Look]) -> Seen:
+        levels = self._before
+        if looks[-1].control.n:
+            levels = levels.measured(self._scale.runs_of([look.control for look in looks]))
+        return levels.see(self._scale.runs_of([look.treatment for look in looks]))
+
+    def variance_after(self, arm: str) -> float:
+        """Return the variance of the difference after one more run of an arm."""
+        last = self.looks[-1]
+        control, treatment = last.control, last.treatment
+        if arm == "control":
+            control = _one_more(control)
+        else:
+            treatment = _one_more(treatment)
+        return self._see((*self.looks, Look(control, treatment))).variance
+
+    @property
+    def fresh_variance(self) -> float:
+        """Variance of the difference after one run of a fresh candidate."""
+        one = ArmTotals("treatment", 1, 0.0, 0.0)
+        return self._before.see(self._scale.runs_of([one])).variance
+
+
+def _one_more(totals: ArmTotals) -> ArmTotals:
+    """Return the totals with one more run; what it measures does not matter for a variance."""
+    return ArmTotals(totals.arm, totals.n + 1, totals.total, totals.total_sq)
+
+
+def _scale(evidence: Evidence) -> Scale:
+    """Return how values become units of the noise.
 
     This is the border at which direction is handled, once.
     """
     check_history(evidence)
-    if evidence.noise is None:
+    noise = evidence.noise
+    if noise is None:
         raise ValueError(
             "The policy bayes needs the noise, and it is unknown: measure the baseline at least twice with different "
             "seeds before the first candidate, or state it in the metric."
         )
-    sd = plug_in_sd(evidence.noise, evidence.history[0].look.treatment.mean)
-    return evidence.metric.direction.sign * sd
+    sd = plug_in_sd(Noise(noise.paired_sd, noise.dof), evidence.history[0].look.treatment.mean)
+    return Scale(evidence.metric.direction.sign * sd, (noise.seed_sd / sd) ** 2)
 
 
-def _in_units(totals: ArmTotals, scale: float) -> tuple[float, float]:
-    """Return mean and sampling variance of measurements in units of the noise, higher is better."""
-    if not math.isfinite(totals.total):
-        raise ValueError(f"The sum over {totals.arm} is {totals.total}; a value that is not finite cannot be judged.")
-    # A diverged candidate's value may be finite, but not when divided by the noise; and one infinity in the history
-    # would leave no belief about anything after it.
-    return max(-_FARTHEST, min(_FARTHEST, totals.mean / scale)), 1.0 / totals.n
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is believed of a candidate's effect, in units of the noise.
+
+    Attributes:
+        p_better: Probability that it is above zero; half of the mass at exactly zero counts.
+        expected: Its expectation.
+        interval: Its 5 % and 95 % point.
+    """
+
+    p_better: float
+    expected: float
+    interval: tuple[float, float]
 
 
-def _fold(evidence: Evidence, scale: float) -> _Filter:
-    """Run the filter over the history."""
-    state = _Filter(Belief(*_in_units(evidence.history[0].look.treatment, scale)), len(evidence.history))
-    for past in evidence.history[1:]:
-        _take_in(state, past, scale)
-    return state
+def judge(seen: Seen, weights: Vector) -> Judged:
+    """Return what a candidate's runs say under a prior of effects."""
+    difference, variance = seen.difference, seen.variance
+    if abs(difference) > EDGE:
+        # Beyond the edge the prior says nothing: the effect is what was measured, with the variance of the difference.
+        width = 1.6449 * math.sqrt(variance)
+        return Judged(float(difference > 0), difference, (difference - width, difference + width))
+    posterior = weights * likelihood(difference, variance, START_PRIOR.grid)
+    posterior /= posterior.sum()
+    p_better = min(float(posterior[_ABOVE].sum()) + float(posterior[_ZERO]) / 2.0, 1.0)
+    middle = np.cumsum(posterior) - posterior / 2.0
+    low, high = np.interp([0.05, 0.95], middle, START_PRIOR.grid)
+    return Judged(p_better, float(posterior @ START_PRIOR.grid), (float(low), float(high)))
 
 
-def _take_in(state: _Filter, past: PastEvidence, scale: float) -> None:
-    if past.look.control.n:
-        state.control(*_in_units(past.look.control, scale))
-    if past.look.treatment.n:  # 0 where the candidate crashed: that teaches nothing about values
-        state.candidate(*_in_units(past.look.treatment, scale), past.kept)
+_ZERO = int(np.flatnonzero(START_PRIOR.grid == 0.0)[0])
+_ABOVE = slice(_ZERO + 1, None)
 
 
-def _judge(state: _Filter, look: Look, scale: float) -> Step:
-    """Return what the candidate's measurements so far say, in units of the noise."""
-    observed, sampling = _in_units(look.treatment, scale)
-    belief = state.incumbent
-    difference, variance = observed - belief.mean, belief.variance + sampling
-    if abs(difference) <= EDGE:
-        return step(belief.mean, belief.variance, look.treatment.n, observed, 1.0, START_PRIOR.grid, state.weights)
-    # Beyond the edge the prior says nothing: the effect is what was measured, with the variance of the difference.
-    width = 1.6449 * math.sqrt(variance)
-    return Step(
-        p_better=1.0 if difference > 0 else 0.0,
-        expected=difference,
-        interval=(difference - width, difference + width),
-        posterior=_likelihood(_within_edge(difference), variance, START_PRIOR.grid),
-        if_kept=_if_kept(belief, observed, sampling, difference, variance),
-        if_reverted=_if_reverted(belief, observed, sampling, difference, variance),
-    )
+def value_of_candidate(variance: float, weights: Vector) -> float:
+    """Return the gain to expect of a fresh candidate after one run, if it is kept where that is worth it.
+
+    Args:
+        variance: Of its measured difference around the true one.
+        weights: Prior of its effect, masses on the grid. Shape (G,).
+    """
+    spread = (_DIFFERENCES[:, None] - START_PRIOR.grid) ** 2
+    expected = np.exp(spread * (-0.5 / variance)) @ (weights * START_PRIOR.grid)
+    return float(np.maximum(expected, 0.0).sum()) * _WIDTH / math.sqrt(2.0 * math.pi * variance)
 
 
-def _reason(p_better: float, effect: float, runs: int, unit: str, inconclusive: bool) -> str:
+_WIDTH = 0.5
+_DIFFERENCES = np.arange(-4.0, 10.0 + _WIDTH, _WIDTH)
+"""Measured differences over which a fresh candidate is averaged. Below none is kept, and the few beyond bring little to
+a sum that only has to be about right."""
+
+
+def value_of_run(seen: Seen, variance: float, weights: Vector) -> float:
+    """Return how much one more run of a candidate raises the gain to expect of keeping it or not.
+
+    Given the effect d, the next difference D' is normal with mean d + r (D - d) and variance v' (v - v') / v, where D is
+    the difference so far, v its variance, v' that of D', and r = v' / v.
+
+    Args:
+        seen: What its runs so far say.
+        variance: Of the difference after one more run.
+        weights: Prior of its effect, masses on the grid. Shape (G,).
+    """
+    posterior = weights * likelihood(within_edge(seen.difference), seen.variance, START_PRIOR.grid)
+    posterior /= posterior.sum()
+    now = max(float(posterior @ START_PRIOR.grid), 0.0)
+    ratio = variance / seen.variance
+    spread = variance * (1.0 - ratio)
+    if spread <= 0.0:
+        return 0.0
+    around = math.sqrt(spread + 0.3)
+    differences = seen.difference + _NODES * around
+    means = START_PRIOR.grid + ratio * (seen.difference - START_PRIOR.grid)
+    density = np.exp((differences[:, None] - means) ** 2 * (-0.5 / spread)) @ (posterior * START_PRIOR.grid)
+    step = (_NODES[1] - _NODES[0]) * around
+    then = float(np.maximum(density, 0.0).sum()) * step / math.sqrt(2.0 * math.pi * spread)
+    return then - now
+
+
+_NODES = np.linspace(-4.0, 4.0, 33)
+
+
+def _reason(p_better: float, effect: float, look: Look, unit: str, inconclusive: bool) -> str:
     """Return one plain sentence for the ledger."""
-    count = "1 run" if runs == 1 else f"{runs} runs"
+    count = "1 run" if look.treatment.n == 1 else f"{look.treatment.n} runs"
+    if look.control.n:
+        count += f" against {look.control.n} of the incumbent beside it"
     sentence = f"P(better) {p_better:.2f} from {count}; expected gain {effect:.3g} {unit}".rstrip()
     return f"{sentence}; too little to tell." if inconclusive else f"{sentence}."

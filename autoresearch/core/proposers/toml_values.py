@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,10 +56,10 @@ def _find(document: Any, name: str, text: str) -> TomlValue | None:
     from tomlkit.items import Bool, Float, Integer, String, Trivia
 
     *tables, key = name.split(".")
-    table = document
+    table: Any = document
     for part in tables:
-        table = table.get(part) if isinstance(table, Mapping) else None
-    if not isinstance(table, Mapping) or key not in table:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or key not in table:
         return None
     item = table.get(key)
     if isinstance(item, bool):  # the one kind that tomlkit hands out without its literal
