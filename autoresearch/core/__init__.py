@@ -40,6 +40,7 @@ from autoresearch.core.errors import (
     ProposalError,
     UsageError,
 )
+from autoresearch.core.fingerprints import FileHashes
 from autoresearch.core.proposers import (
     Change,
     Cost,
@@ -67,6 +68,7 @@ __all__ = [
     "EnvironmentNotReadyError",
     "Evidence",
     "FailedCandidate",
+    "FileHashes",
     "GateReport",
     "InvalidCandidateError",
     "KeepsOutputs",

@@ -29,6 +29,7 @@ from autoresearch.core import (
     Artifact,
     Direction,
     EnvironmentNotReadyError,
+    FileHashes,
     Knob,
     Measurement,
     Metric,
@@ -126,6 +127,7 @@ class MlAdapter:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._hashes = FileHashes()
         self._prepared: PreparedData | None = None
 
     @cached_property
@@ -321,7 +323,9 @@ class MlAdapter:
         return budget * 1.02 + self.preset.extra_seconds
 
     def evaluator_fingerprint(self) -> str:
-        """Return a hash over evaluator, harness and data code, the tokenizer and the scored texts themselves.
+        """Return a hash over evaluator, harness and data code, the tokenizer, the training and the scored texts.
+
+        The first call of a process reads every byte; later ones read what was touched since, as `FileHashes` says.
 
         Raises:
             RuntimeError: Before `prepare`.
@@ -330,20 +334,22 @@ class MlAdapter:
             raise RuntimeError("MlAdapter.prepare must be called before the evaluator can be named.")
         here = resources.files(__package__)
         digest = hashlib.sha256(f"{self._prepared.fingerprint} {self._eval_bytes}".encode())
-        for name in _EVALUATOR_FILES:
-            digest.update(here.joinpath(name).read_bytes())
-        for module in sorted(here.joinpath("data").iterdir(), key=lambda entry: entry.name):
-            if module.name.endswith(".py"):
-                digest.update(module.read_bytes())
-        texts = sorted((self._prepared.path / "scored").rglob("*"))
-        for path in [self._prepared.path / "token_bytes.npy", *texts]:
-            if path.is_file():
-                digest.update(path.read_bytes())
+        modules = sorted(module for module in Path(str(here.joinpath("data"))).iterdir() if module.suffix == ".py")
+        code = [*(Path(str(here.joinpath(name))) for name in _EVALUATOR_FILES), *modules]
+        digest.update(self._hashes.of_all(code).encode())
+        digest.update(self._hashes.of_all(_data_files(self._prepared.path)).encode())
         return digest.hexdigest()
 
     @property
     def _eval_bytes(self) -> int | None:
         return self.options.eval_bytes or self.preset.eval_bytes
+
+
+def _data_files(prepared: Path) -> list[Path]:
+    """Return what was prepared, without the manifest: it says how long that took, which changes no value."""
+    folders = (prepared / "train", prepared / "scored")
+    inside = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
+    return [prepared / "tokenizer.json", prepared / "token_bytes.npy", *inside]
 
 
 def _writable(folder: Path) -> bool:
