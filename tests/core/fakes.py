@@ -23,6 +23,8 @@ from autoresearch.core import (
     Split,
     Workspace,
 )
+from autoresearch.core.decision import Decision, Evidence, Verdict
+from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.ledger import Experiment
 
 
@@ -120,6 +122,19 @@ def proposal(parent: Artifact, text: str, category: str = "numbers") -> Proposal
 def failing(count: int) -> list[Exception]:
     """Return as many failed proposals."""
     return [ProposalError(f"failure {index}") for index in range(count)]
+
+
+@dataclass
+class ControlPolicy(GreedyPolicy):
+    """Greedy, but looks at the arms of a script first."""
+
+    arms: tuple[tuple[str, ...], ...]
+
+    def decide(self, evidence: Evidence) -> Verdict:
+        done = len(evidence.looks) - 1
+        if done < len(self.arms):
+            return Verdict(Decision.CONTINUE, "look again", measure=self.arms[done])
+        return super().decide(evidence)
 
 
 @dataclass

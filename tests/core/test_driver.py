@@ -7,21 +7,26 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from autoresearch.core import CandidateError, Cost, EnvironmentNotReadyError, ProposalError, UsageError
-from autoresearch.core.decision import Decision, Evidence, Verdict
-from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.errors import InvalidCandidateError, RunStoppedError
 from autoresearch.core.graph import BASELINE_FAILED
 from autoresearch.core.ledger import Experiment, Ledger
 from autoresearch.core.store import Store
-from tests.core.fakes import FakeProposer, HalvingProposer, Listening, SquareAdapter, failing, make_workspace
+from tests.core.fakes import (
+    ControlPolicy,
+    FakeProposer,
+    HalvingProposer,
+    Listening,
+    SquareAdapter,
+    failing,
+    make_workspace,
+)
 
 
 def experiments(root: Path) -> list[Experiment]:
@@ -603,19 +608,6 @@ def test_the_reason_of_a_failed_baseline_begins_as_a_comparison_expects(tmp_path
     with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
         reason = ledger.sessions(ledger.runs()[-1].id)[-1].reason
     assert reason is not None and reason.startswith(BASELINE_FAILED)
-
-
-@dataclass
-class ControlPolicy(GreedyPolicy):
-    """Greedy, but looks at the arms of a script first."""
-
-    arms: tuple[tuple[str, ...], ...]
-
-    def decide(self, evidence: Evidence) -> Verdict:
-        done = len(evidence.looks) - 1
-        if done < len(self.arms):
-            return Verdict(Decision.CONTINUE, "look again", measure=self.arms[done])
-        return super().decide(evidence)
 
 
 def arms_of(root: Path, number: int) -> list[tuple[str, int, int]]:
