@@ -14,10 +14,10 @@ import hashlib
 import os
 import secrets
 import struct
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
-from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,20 @@ BOT = 1
 SEGMENT_BYTES = 256 * 2**20
 SUFFIX = ".events"
 
-_HEAD = struct.Struct("<QqdQQBBBB")
-_WORDS = struct.Struct("<11I").unpack
-_WEIGHTS = tuple(int(w) for w in (np.arange(1, 12, dtype=np.uint64) * 0x9E3779B1 & 0xFFFFFFFF | 1))
-_START = 0x6A09E667
+_RECORD = struct.Struct("<QqdQQBBBBI")
+_BITS = struct.Struct("<Q").unpack
+_DOUBLE = struct.Struct("<d").pack
+_MASK = 2**64 - 1
+# Odd, with random upper halves: whatever changes in one field, in any bit, reaches the upper half of the sum.
+_WEIGHTS = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0xD6E8FEB86659FD93,
+    0xA0761D6478BD642F,
+    0xE7037ED1A0B428DB,
+    0x8EBC6AF09C88C6E3,
+)
+_START = 0x6A09E667F3BCC908
 """Not zero, so that a hole of zeros in a file, as a power cut leaves one, is no valid record."""
 
 Records = NDArray[Any]
@@ -87,19 +97,22 @@ def pack(
     flags: int = 0,
 ) -> bytes:
     """Return one record's 48 bytes."""
-    head = _HEAD.pack(unit, time_us, value, subject, event, arm, kind, flags, 0)
-    check = (sum(map(mul, _WEIGHTS, _WORDS(head))) + _START) & 0xFFFFFFFF
-    return b"".join((head, check.to_bytes(4, "little")))
+    value = value or 0.0  # minus zero has other bits
+    bits = _BITS(_DOUBLE(value))[0] if value else 0
+    small = arm | kind << 8 | flags << 16
+    a, b, c, d, e, f = _WEIGHTS
+    total = unit * a + (time_us & _MASK) * b + bits * c + subject * d + event * e + small * f + _START
+    return _RECORD.pack(unit, time_us, value, subject, event, arm, kind, flags, 0, (total & _MASK) >> 32)
 
 
 def sound(records: Records) -> NDArray[np.bool_]:
     """Say for each record whether its check holds; shape (n,)."""
-    words = np.frombuffer(records.tobytes(), "<u4").reshape(-1, RECORD.itemsize // 4)
-    weights = np.array(_WEIGHTS, np.uint32)
-    check = np.full(len(records), _START, np.uint32)
-    for column, weight in enumerate(weights):
-        check += words[:, column] * weight
-    held: NDArray[np.bool_] = check == words[:, 11]
+    words = np.frombuffer(records.tobytes(), "<u8").reshape(-1, RECORD.itemsize // 8)
+    total = np.full(len(records), _START, np.uint64)
+    for column, weight in enumerate(_WEIGHTS[:5]):
+        total += words[:, column] * np.uint64(weight)
+    total += (words[:, 5] & np.uint64(0xFFFFFFFF)) * np.uint64(_WEIGHTS[5])
+    held: NDArray[np.bool_] = total >> np.uint64(32) == words[:, 5] >> np.uint64(32)
     return held
 
 
@@ -131,6 +144,7 @@ class EventWriter:
         self._others = size(folder)
         self._fd = -1
         self._bytes = 0
+        self._fd_lock = threading.Lock()
         self._open()
 
     def write(self, records: bytes) -> None:
@@ -142,6 +156,8 @@ class EventWriter:
         """
         n = len(records) // RECORD.itemsize
         self._spend(n, len(records))
+        if self._fd < 0 or self._bytes >= SEGMENT_BYTES:
+            self._reopen()
         try:
             done = os.write(self._fd, records)
         except OSError as error:
@@ -149,28 +165,32 @@ class EventWriter:
         self._bytes += done
         if done != len(records):
             # Whatever came after half a record would be out of step, so the next one begins a new segment.
-            self._reopen()
+            self.close()
             raise _not_written(self.folder, "it is full")
         self.written += n
-        if self._bytes >= SEGMENT_BYTES:
-            self._reopen()
 
     def sync(self) -> None:
         """Return when everything written so far is on the disk; may be called by another thread."""
-        os.fdatasync(self._fd)
+        with self._fd_lock:
+            if self._fd >= 0:
+                os.fdatasync(self._fd)
 
     def close(self) -> None:
         """Bring the segment to the disk and close it."""
-        if self._fd >= 0:
-            os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        with self._fd_lock:
+            if self._fd >= 0:
+                descriptor, self._fd = self._fd, -1
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
     def _spend(self, n: int, n_bytes: int) -> None:
         now = self._clock()
         self._tokens = min(self._rate * 60.0, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
         if self._tokens < n:
+            # What is refused costs nothing, so that service comes back as soon as the flood ends.
             raise LogFullError(f"More than {self._rate:.0f} events a second for over a minute.")
         if self._others + self._bytes + n_bytes > self._max_bytes:
             raise LogFullError(f"The event log has reached its limit of {self._max_bytes / 1e9:.1f} GB.")
@@ -190,7 +210,10 @@ class EventWriter:
         self._bytes = 0
 
     def _reopen(self) -> None:
-        self.close()
+        try:
+            self.close()
+        except OSError as error:
+            raise _not_written(self.folder, error.strerror or str(error)) from error
         self._others = size(self.folder)
         self._open()
 

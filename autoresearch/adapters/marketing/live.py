@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from autoresearch.adapters.marketing.assignment import WHOLE, Part, bucket, check_split, layer_position, pick
+from autoresearch.adapters.marketing.events import key, marks
 from autoresearch.core import Artifact, EnvironmentNotReadyError, UsageError
 
 CONTROL = "control"
@@ -152,12 +153,16 @@ class LiveFolder:
     @cached_property
     def salt(self) -> str:
         """The campaign's salt: hashes unit ids before they are stored, and places them in holdout and layer."""
-        return self._made_once("salt")
+        return made_once(self.path, "salt")
 
     @cached_property
     def secret(self) -> str:
         """The key that signs links and unsubscribe tokens."""
-        return self._made_once("secret")
+        return made_once(self.path, "secret")
+
+    def unit_key(self, unit: str) -> int:
+        """Return the name of a unit in the log: a hash under the campaign's salt."""
+        return key(unit, f"{self.salt}/unit")
 
     @property
     def killed(self) -> bool:
@@ -207,8 +212,6 @@ class LiveFolder:
         Raises:
             UsageError: If another test runs on the surface, or a test of this id ran and ended before.
         """
-        from autoresearch.adapters.marketing.events import marks
-
         known = self.find(test.id)
         if known is not None:
             if known.ended is not None:
@@ -344,22 +347,24 @@ class LiveFolder:
             marks=row["marks"],
         )
 
-    def _made_once(self, name: str) -> str:
-        """Return the random text in a file that the first caller makes; two that race agree on one."""
-        path = self.path / name
-        if not path.exists():
-            scratch = self.path / f".{name}.{secrets.token_hex(8)}"
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_hex(32))
-            try:
-                # A link, unlike a rename, fails where the file has appeared meanwhile.
-                os.link(scratch, path)
-            except FileExistsError:
-                pass
-            finally:
-                scratch.unlink()
-        return path.read_text(encoding="ascii")
+
+def made_once(folder: Path, name: str) -> str:
+    """Return the random text in a file that the first caller makes, for the owner only; two that race agree on one."""
+    path = folder / name
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = folder / f".{name}.{secrets.token_hex(8)}"
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+        try:
+            # A link, unlike a rename, fails where the file has appeared meanwhile.
+            os.link(scratch, path)
+        except FileExistsError:
+            pass
+        finally:
+            scratch.unlink()
+    return path.read_text(encoding="ascii")
 
 
 def _replace(path: Path, text: str) -> None:
