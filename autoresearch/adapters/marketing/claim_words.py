@@ -1,0 +1,255 @@
+"""Words by which claims are known: English, with the usual ones of German, French, Spanish, Italian and Dutch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _any(*parts: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE)
+
+
+TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "free",
+        _any(
+            r"(?<!-)(?<!feel )free(?! (?:up|time|hand|hands|evenings?|weekends?|from|of (?!charge))\b)",
+            r"complimentary|at no (?:cost|charge)|no cost|on the house",
+            r"kostenlos\w*|kostenfrei\w*|gratis|umsonst|gratuit\w*|sans frais|sin coste|grátis|senza costi",
+        ),
+    ),
+    (
+        "guarantee",
+        _any(
+            r"guarante\w+|warrant(?:y|ies|ed)|money[- ]back|risk[- ]free|no risk|refund\w*",
+            r"garant\w+|geld[- ]zurück\w*|risikofrei\w*|risikolos\w*|ohne risiko",
+            r"satisfait ou remboursé|sans risque|remboursé\w*|sin riesgo|reembols\w+|senza rischi|rimbors\w+",
+        ),
+    ),
+    (
+        "rank",
+        _any(
+            r"number[- ]one|(?:world|market|industry)[-' ]?s?[- ]?lead\w+|(?:the|a|an?y?) leading|top[- ]rated",
+            r"award[- ]winning|award\w*|nummer eins|marktführe\w+|führend\w*|preisgekrönt\w*|testsieger",
+            r"numéro un|leader (?:du|mondial)\w*|número uno|líder\w*|numero uno|leader di",
+        ),
+    ),
+    ("rank", re.compile(r"(?:#\s?|\b(?:no|nr|n)\.?\s?[º°]?\s?)1(?![\w.,]*\d)", re.IGNORECASE)),
+    (
+        "proof",
+        _any(
+            r"proven|clinically|scientifically|stud(?:y|ies) shows?|research shows|experts? (?:say|agree|recommend)\w*",
+            r"certified|certification|patented|officially?|endorsed|as seen (?:in|on)|compliant|accredited",
+            r"nachweislich\w*|bewiesen\w*|zertifizier\w+|patentiert\w*|studien zeigen|amtlich\w*",
+            r"prouvé\w*|certifié\w*|breveté\w*|comprobad\w+|certificad\w+|patentad\w+|certificat[oiae]|brevettat\w+",
+        ),
+    ),
+    (
+        "absolute",
+        _any(
+            r"unlimited|limitless|unbeatabl\w+|unmatched|unrivall?ed|unparalleled|flawless\w*|foolproof|lifetime|forever",
+            r"instant(?:ly)?|zero|never fails?|always works?|unbegrenzt\w*|unschlagbar\w*|einzigartig\w*|lebenslang\w*",
+            r"illimité\w*|imbattable\w*|ilimitad\w+|inmejorable\w*|illimitat\w+|imbattibil\w+",
+        ),
+    ),
+    (
+        "scarcity",
+        _any(
+            r"last chance|limited[- ](?:time|offer|edition|places|seats|spots|stock)|while (?:stocks?|supplies) last",
+            r"today only|only today|ends (?:today|tonight|tomorrow|soon|in|on|this)|expir(?:es|ing)|hurry",
+            r"almost gone|selling (?:out|fast)|(?:only|just) a few|few(?: \w+)? left|final (?:hours|days|call)",
+            r"before it'?s too late|nur heute|nur noch|letzte chance|solange der vorrat reicht|begrenzt\w*",
+            r"dernière chance|offre limitée|jusqu'à épuisement|última oportunidad|tiempo limitado|s[oó]lo hoy",
+            r"ultima occasione|solo oggi|laatste kans|alleen vandaag",
+        ),
+    ),
+    (
+        "price",
+        _any(r"cheap(?:er|est)?|lowest prices?|discount\w*|bargain|half[- ]price|rabatt\w*|billig\w*|günstigste\w*"),
+    ),
+    (
+        "superlative",
+        _any(
+            r"(?<!all the )(?<!at )(?<!your )best(?! (?:wishes|regards|before|of luck|served)\b)|the only|the most",
+            r"most (?!of\b)\w+(?:ed|ive|ful|able|ible|ant|ent|al|ous|ular|ing|ic)",
+            r"beste[nrsm]?|größte[nrsm]?|schnellste[nrsm]?|einfachste[nrsm]?|einzige[nrsm]?|am \w+sten",
+            r"(?:le|la|les) (?:plus|meilleure?s?|seule?s?)|(?:el|la|los|las) (?:mejor(?:es)?|únic[oa]s?)",
+            r"(?:il|la|i|le) (?:migliore?i?|unic[oa])|(?:de|het) beste|(?:de|het) enige",
+        ),
+    ),
+)
+"""Family and pattern of words that claim something by themselves."""
+
+SUPERLATIVE = re.compile(r"(?<!\w)[a-z]{3,}(?:est)(?!\w)", re.IGNORECASE)
+"""English superlatives in -est; `SUPERLATIVE_EXCEPTIONS` only look like them."""
+
+SUPERLATIVE_EXCEPTIONS = _set(
+    "arrest attest behest bequest conquest contest crest detest digest divest earnest everest fest forest "
+    "guest harvest honest infest ingest inquest interest invest jest latest lest manifest midwest modest "
+    "molest nearest nest northwest pest protest quest reinvest request rest southwest suggest tempest test "
+    "unrest vest west wrest zest budapest podest chest retest pretest breast disinterest armrest backrest "
+    "dishonest immodest rainforest self-interest soonest furthest farthest youngest oldest eldest best"
+)
+
+COMPARISON = re.compile(
+    r"(?<!\w)(?:(?!(?:rath|oth|lat|long|earli|soon|aft)er\b)[a-z]{2,}er|(?:more|less) [a-z]+) than(?!\w)",
+    re.IGNORECASE,
+)
+"""Faster than, more reliable than."""
+
+NEGATIONS = _set(
+    "no not never without cannot neither nor nicht kein keine keinen keiner ohne nie pas jamais sans sin nunca "
+    "non senza niet geen zonder"
+)
+
+UNITS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (unit, re.compile(rf"[\s-]?(?:{words})(?!\w)", re.IGNORECASE))
+    for unit, words in (
+        ("%", r"%|per ?cent|percent(?:age points?)?|prozent|pour ?cent|por ?ciento|per ?cento|procent"),
+        ("x", r"x|×|times|fold|fach|mal|fois|veces|volte|keer"),
+        ("second", r"s|secs?|seconds?|sekunden?|secondes?|segundos?|second[oi]|seconden"),
+        ("minute", r"min|mins|minutes?|minuten?|minutos?|minut[oi]|minuut"),
+        ("hour", r"h|hrs?|hours?|stunden?|heures?|horas?|or[ae]|uur|uren"),
+        ("day", r"days?|tagen?|tage|jours?|d[ií]as?|giorn[oi]|dag(?:en)?"),
+        ("week", r"weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken"),
+        ("month", r"months?|monaten?|monate|mois|mes(?:es)?|mes[ei]|maand(?:en)?"),
+        ("year", r"years?|jahren?|jahre|ans?|années?|años?|ann[oi]|jaar|jaren"),
+    )
+)
+
+CURRENCIES: Mapping[str, str] = {
+    **dict.fromkeys(("€", "EUR", "EURO", "EUROS"), "EUR"),
+    **dict.fromkeys(("$", "USD", "DOLLAR", "DOLLARS"), "USD"),
+    **dict.fromkeys(("£", "GBP", "POUND", "POUNDS"), "GBP"),
+    **dict.fromkeys(("¥", "JPY", "CNY", "RMB", "YEN"), "JPY"),
+    **dict.fromkeys(("CHF", "FRANKEN", "FRANCS"), "CHF"),
+    **{code: code for code in ("INR", "BRL", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD", "TRY", "KRW")},
+    "₹": "INR",
+    "₩": "KRW",
+    "ZŁ": "PLN",
+}
+
+MONTHS: Mapping[str, frozenset[str]] = {
+    "january": _set("january jan januar janvier enero gennaio januari"),
+    "february": _set("february feb februar fevrier febrero febbraio februari"),
+    "march": _set("march mar marz mars marzo maart"),
+    "april": _set("april apr avril abril aprile"),
+    "may": _set("may mai mayo maggio mei"),
+    "june": _set("june jun juni juin junio giugno"),
+    "july": _set("july jul juli juillet julio luglio"),
+    "august": _set("august aug aout agosto augustus"),
+    "september": _set("september sep sept septembre septiembre settembre"),
+    "october": _set("october oct oktober octobre octubre ottobre okt"),
+    "november": _set("november nov novembre noviembre"),
+    "december": _set("december dec dezember decembre diciembre dicembre dez"),
+}
+"""Names of the months without accents."""
+
+STOP_WORDS = _set(
+    "the and for with from that this these those your you our ours their them they are was were has have had "
+    "will can may but not nor its his her all any more most than then into onto over under out off per each "
+    "every who whom what when where which while how why one get got let just only even also too very much many "
+    "such own same some about after before until since down back again once here there between against both "
+    "few other would could should does did der die das den dem des ein eine einen einem einer und oder mit von "
+    "für auf aus bei nach bis zum zur wie als auch nur noch sich sie wir ihr uns sind ist war wird werden les "
+    "une aux avec pour par sur dans que qui est sont vos nos votre notre los las una del con por para sus son "
+    "esta gli dei della che sono van het een met voor takes make makes made take"
+)
+"""Words that say nothing about what a number is of."""
+
+
+class _Magnitudes:
+    """Words and letters that multiply a number."""
+
+    factors: Mapping[str, int] = {
+        **dict.fromkeys(("hundred", "hundert", "cent", "cien"), 100),
+        **dict.fromkeys(("k", "thousand", "tsd", "tausend", "mille", "mil", "mila", "duizend"), 1_000),
+        **dict.fromkeys(
+            ("m", "mio", "mn", "million", "millions", "millionen", "millones", "milioni", "miljoen"), 10**6
+        ),
+        **dict.fromkeys(("bn", "billion", "billions", "milliarden", "milliarde", "milliards", "miljard"), 10**9),
+    }
+    pattern = "|".join(sorted(factors, key=len, reverse=True))
+
+    def value(self, word: str) -> int:
+        """Return the factor of a word."""
+        return self.factors[word.casefold()]
+
+
+MAGNITUDES = _Magnitudes()
+
+
+class _NumberWords:
+    """Numbers in words. One is left out: it is an article in most languages."""
+
+    small: Mapping[str, int] = {
+        word: number
+        for words in (
+            "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+            "eighteen nineteen twenty",
+            "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
+            "achtzehn neunzehn zwanzig",
+            "deux trois quatre cinq - sept huit neuf dix onze douze treize quatorze quinze seize dix-sept dix-huit "
+            "dix-neuf vingt",
+            "dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis diecisiete "
+            "dieciocho diecinueve veinte",
+        )
+        for number, word in enumerate(words.split(), start=2)
+        if word not in ("-", "once", "elf", "quince")  # English words, too
+    }
+    tens: Mapping[str, int] = {
+        word: number
+        for first, words in (
+            (20, "twenty thirty forty fifty sixty seventy eighty ninety"),
+            (30, "dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"),
+            (30, "trente quarante cinquante soixante"),
+            (30, "treinta cuarenta cincuenta sesenta setenta ochenta noventa"),
+        )
+        for number, word in enumerate(words.split())
+        for number in (first + 10 * number,)
+    }
+    large: Mapping[str, int] = {
+        **dict.fromkeys(("hundred", "hundreds", "hundert", "hunderte", "cientos", "centaines"), 100),
+        **dict.fromkeys(("thousand", "thousands", "tausend", "tausende", "miles", "milliers"), 1_000),
+        **dict.fromkeys(("million", "millions", "millionen", "millones"), 10**6),
+        **dict.fromkeys(("dozen", "dozens", "dutzend", "dutzende", "docena", "douzaine"), 12),
+    }
+    ratios: Mapping[str, tuple[tuple[Decimal, str], ...]] = {
+        **dict.fromkeys(
+            ("half", "halb", "halbe", "halben", "moitié", "mitad"), ((Decimal("0.5"), ""), (Decimal(50), "%"))
+        ),
+        **dict.fromkeys(
+            ("double", "doubles", "doubled", "twice", "doppelt", "verdoppelt", "doble"), ((Decimal(2), "x"),)
+        ),
+        **dict.fromkeys(("triple", "triples", "tripled", "thrice", "dreifach"), ((Decimal(3), "x"),)),
+    }
+    _all = sorted((*small, *tens, *large), key=len, reverse=True)
+    _one = "|".join(_all)
+    pattern = re.compile(
+        rf"(?<![\w-])(?:(?:{_one})(?:[- ](?:{_one}))*|{'|'.join(sorted(ratios, key=len, reverse=True))})(?![\w-]*\w)",
+        re.IGNORECASE,
+    )
+
+    def readings(self, words: str) -> tuple[tuple[Decimal, str], ...]:
+        """Return value and unit of a number in words; the unit is empty where the words do not say it."""
+        words = words.casefold()
+        if words in self.ratios:
+            return self.ratios[words]
+        total = part = 0
+        for word in re.split(r"[- ]", words):
+            if word in self.large:
+                part = max(part, 1) * self.large[word]
+                if self.large[word] >= 1_000:
+                    total, part = total + part, 0
+            else:
+                part += self.tens.get(word, self.small.get(word, 0))
+        return ((Decimal(total + part), ""),)
+
+
+NUMBER_WORDS = _NumberWords()
