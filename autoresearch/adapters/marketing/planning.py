@@ -1,0 +1,352 @@
+"""What the traffic can afford, said before anything is spent: days per test, tests a year, and what cannot be tested.
+
+The race's figures are simulated through the shipped e-processes (`core.decision.race_bernoulli`) with one look a day,
+so they carry a standard error of about one percentage point; the fixed-sample figure beside them is a formula. Nobody
+knows beforehand how many ideas are any good. Tests a year suppose that one in five is better by exactly the smallest
+lift of interest and that four change nothing; what is better by more ends sooner.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoresearch.adapters.marketing.fixed import NullVariance, sample_size
+from autoresearch.core import UsageError
+from autoresearch.core.decision import race_bernoulli
+from autoresearch.core.decision.race import check_rates, first_crossing
+from autoresearch.core.decision.race_bernoulli import Counts
+
+ORIGINAL_PACE = 36_500
+"""Tests a year at one hundred a day, the pace that the original loop has on a machine."""
+GOOD_SHARE = 0.2
+"""Share of ideas that tests a year are reckoned with as good."""
+LADDER = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+"""Lifts that a plan goes through."""
+LEAST_POWER = 0.5
+"""A plan is hopeless when even the smallest lift of interest is found less often than this."""
+REPETITIONS = 2000
+
+_YEAR_DAYS = 365.0
+_UNIT_LOOKS = 60
+_UNIT_SPAN = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a plan is made for.
+
+    Attributes:
+        weekly: Units (visitors, recipients) a week, over all surfaces, each counted once.
+        baseline: Conversion rate today.
+        lift: Smallest relative improvement worth having.
+        alpha: Chance of keeping a change that is no improvement, at most.
+        beta: Chance of reverting one of that lift, at most; 0 never gives up early.
+        max_weeks: Weeks after which a test ends undecided.
+        surfaces: Tests at once, each on a share of the units of its own.
+        holdout: Share of units that always gets the original and serves no test.
+        whole_weeks: Whether tests end with whole weeks.
+        maturity_days: Days that a unit is given to convert.
+    """
+
+    weekly: int
+    baseline: float
+    lift: float
+    alpha: float = 0.05
+    beta: float = 0.2
+    max_weeks: int = 8
+    surfaces: int = 1
+    holdout: float = 0.05
+    whole_weeks: bool = True
+    maturity_days: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rates(self.alpha, self.beta)
+        if not (0.0 < self.baseline < 1.0 and self.lift > 0.0 and self.baseline * (1.0 + self.lift) < 1.0):
+            raise UsageError(
+                f"A baseline of {self.baseline:g} raised by {self.lift:+.3g} is no rate between 0 and 1.\n"
+                "Give the rate as a share (0.05 for 5 %) and the lift relative to it (0.1 for a tenth more)."
+            )
+        if self.weekly < 1 or self.max_weeks < 1 or self.surfaces < 1:
+            raise UsageError(
+                "A plan needs units a week, weeks and surfaces of 1 or more.\nCorrect the one that is less."
+            )
+        if not (0.0 <= self.holdout < 1.0 and self.maturity_days >= 0.0):
+            raise UsageError("The holdout is a share from 0 to below 1, and maturity is 0 days or more.\nCorrect them.")
+
+    @property
+    def daily_per_arm(self) -> float:
+        """Units in each arm of one test per day."""
+        return self.weekly / 7.0 * (1.0 - self.holdout) / self.surfaces / 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """How the race ends, by simulation.
+
+    Attributes:
+        kept: Share of tests that keep the treatment.
+        reverted: Share that reverts it.
+        undecided: Share that comes to the end of its weeks.
+        days: Mean days of a test, waiting for its last units included.
+        units: Mean units in each arm.
+    """
+
+    kept: float
+    reverted: float
+    undecided: float
+    days: float
+    units: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What it takes to find one lift.
+
+    Attributes:
+        lift: The lift.
+        fixed_per_arm: Units per arm of a fixed-sample test.
+        fixed_days: Days that these take here; the end is fixed beforehand and looked at once.
+        found: Chance that the race finds it within the weeks of the plan.
+        days: Mean days of the race at this lift.
+    """
+
+    lift: float
+    fixed_per_arm: int
+    fixed_days: float
+    found: float
+    days: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the traffic can afford.
+
+    Attributes:
+        setting: What was asked.
+        fixed_per_arm: Units per arm of a two-sided z test at 5 % with power 80 %, variance under "no effect" from the
+            control.
+        fixed_per_arm_pooled: The same with the pooled variance, as other calculators have it.
+        fixed_days: Days of that test.
+        good: The race where the treatment is better by the smallest lift of interest.
+        nothing: The race where it changes nothing.
+        tests_a_year: Over all surfaces, one after the other on each.
+        finds_a_year: Improvements among them that are found.
+        smallest_found: Smallest lift that the race finds with a chance of 80 % within the weeks; None beyond tenfold.
+        ladder: What it takes to find other lifts.
+        pace_weekly: Units a week that 36,500 tests a year would take.
+        pace_lift: Smallest lift that these units could find at that pace; None beyond tenfold.
+    """
+
+    setting: Setting
+    fixed_per_arm: int
+    fixed_per_arm_pooled: int
+    fixed_days: float
+    good: Race
+    nothing: Race
+    tests_a_year: float
+    finds_a_year: float
+    smallest_found: float | None
+    ladder: tuple[Rung, ...]
+    pace_weekly: float
+    pace_lift: float | None
+
+    @property
+    def not_testable(self) -> tuple[float, ...]:
+        """Lifts of the ladder that are found less than half the time."""
+        return tuple(rung.lift for rung in self.ladder if rung.found < LEAST_POWER)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {**asdict(self), "not_testable": list(self.not_testable), "hopeless": hopeless(self)}
+
+
+def make_plan(setting: Setting) -> Plan:
+    """Return what the traffic of a setting can afford. Takes a second or two, all of it simulation."""
+    good, nothing = _race(setting, setting.lift), _race(setting, 0.0)
+    mean_days = GOOD_SHARE * good.days + (1.0 - GOOD_SHARE) * nothing.days
+    tests = setting.surfaces * _YEAR_DAYS / mean_days
+    per_arm = sample_size(setting.baseline, setting.lift)
+    free = _units_per_test(setting.baseline, setting.lift, setting.alpha, setting.beta)
+    pace_units = ORIGINAL_PACE * 7.0 / _YEAR_DAYS * 2.0 / (1.0 - setting.holdout)
+    return Plan(
+        setting=setting,
+        fixed_per_arm=per_arm,
+        fixed_per_arm_pooled=sample_size(setting.baseline, setting.lift, variance=NullVariance.POOLED),
+        fixed_days=_in_weeks(setting, per_arm / setting.daily_per_arm),
+        good=good,
+        nothing=nothing,
+        tests_a_year=tests,
+        finds_a_year=tests * GOOD_SHARE * good.kept,
+        smallest_found=_smallest(setting),
+        ladder=tuple(_rung(setting, lift) for lift in LADDER if setting.baseline * (1.0 + lift) < 1.0),
+        pace_weekly=free * pace_units,
+        pace_lift=_pace_lift(setting, setting.weekly / pace_units / free),
+    )
+
+
+def hopeless(plan: Plan) -> str | None:
+    """Return why tests here could not show what they are run for, and what would help; None where they could."""
+    if plan.good.kept >= LEAST_POWER:
+        return None
+    setting = plan.setting
+    reach = (
+        f"The smallest lift that they would find four times in five is {plan.smallest_found:+.0%}."
+        if plan.smallest_found is not None
+        else "Not even a tenfold rate would be found four times in five."
+    )
+    return (
+        f"With {setting.weekly:,} units a week a test of {setting.max_weeks} weeks finds an improvement of "
+        f"{setting.lift:+.3%} on {setting.baseline:.3%} in {plan.good.kept:.0%} of cases; the others end without an "
+        f"answer or give up. {reach}\nTest bolder changes, on a goal that more people reach, over more weeks, or on "
+        f"more traffic: a fixed-sample test would take {plan.fixed_per_arm:,} units per arm."
+    )
+
+
+def _in_weeks(setting: Setting, days: float) -> float:
+    """Return days rounded up to whole days or weeks, and the wait for the last units."""
+    whole = math.ceil(days / 7.0) * 7.0 if setting.whole_weeks else math.ceil(days)
+    return whole + setting.maturity_days
+
+
+def _rung(setting: Setting, lift: float) -> Rung:
+    per_arm = sample_size(setting.baseline, lift)
+    race = _race(_with_lift(setting, lift), lift, 1000)
+    return Rung(lift, per_arm, _in_weeks(setting, per_arm / setting.daily_per_arm), race.kept, race.days)
+
+
+def _with_lift(setting: Setting, lift: float) -> Setting:
+    return Setting(**{**asdict(setting), "lift": lift})
+
+
+def _smallest(setting: Setting) -> float | None:
+    """Return the smallest lift that is found with a chance of 80 % when the race looks for it, to 5 %."""
+
+    def found(lift: float) -> bool:
+        # Losing is left out: what is better by exactly what is looked for is given up with a chance of beta by design.
+        sought = Setting(**{**asdict(setting), "lift": lift, "beta": 0.0})
+        return _race(sought, lift, 1000).kept >= 0.8
+
+    low, high = 1e-3, min(9.0, (1.0 - 1e-6) / setting.baseline - 1.0)
+    if not found(high):
+        return None
+    while high / low > 1.05:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
+
+
+def _race(setting: Setting, true_lift: float, repetitions: int = REPETITIONS) -> Race:
+    """Simulate tests in this setting with a true lift."""
+    key = (setting.baseline, setting.lift, true_lift, setting.alpha, setting.beta)
+    won, lost = _endings(*key, setting.daily_per_arm, 7 * setting.max_weeks, repetitions)
+    looks = 7 * setting.max_weeks
+    ended = np.minimum(np.minimum(won, lost), looks - 1) + 1.0
+    days = np.ceil(ended / 7.0) * 7.0 if setting.whole_weeks else ended
+    kept, reverted = (won <= lost) & (won < looks), lost < won
+    return Race(
+        kept=float(kept.mean()),
+        reverted=float(reverted.mean()),
+        undecided=float((~kept & ~reverted).mean()),
+        days=float(days.mean()) + setting.maturity_days,
+        units=float(days.mean()) * setting.daily_per_arm,
+    )
+
+
+Whole = NDArray[np.int64]
+
+
+@lru_cache(maxsize=256)
+def _endings(
+    baseline: float,
+    lift: float,
+    true_lift: float,
+    alpha: float,
+    beta: float,
+    per_look: float,
+    looks: int,
+    repetitions: int,
+) -> tuple[Whole, Whole]:
+    """Return the looks at which simulated races win and lose, `looks` where they never do."""
+    rng = np.random.default_rng(20260301)
+    edges = np.floor(np.arange(looks + 1) * per_look)
+    n = np.broadcast_to(np.diff(edges), (repetitions, looks)).astype(np.int64)
+    counts = Counts.of(n, rng.binomial(n, baseline), n, rng.binomial(n, min(baseline * (1.0 + true_lift), 1.0)))
+    won = first_crossing(race_bernoulli.log_win(counts, lift), alpha)
+    if beta == 0.0:
+        return won, np.full_like(won, looks)
+    return won, first_crossing(race_bernoulli.log_lose(counts, lift), beta)
+
+
+def _units_per_test(baseline: float, lift: float, alpha: float, beta: float) -> float:
+    """Return mean units per arm of a test that may go on as long as it needs and is looked at often."""
+    per_look = sample_size(baseline, lift) * _UNIT_SPAN / _UNIT_LOOKS
+    means = []
+    for true_lift in (lift, 0.0):
+        won, lost = _endings(baseline, lift, true_lift, alpha, beta, per_look, _UNIT_LOOKS, REPETITIONS)
+        means.append(float((np.minimum(np.minimum(won, lost), _UNIT_LOOKS - 1) + 1.0).mean()) * per_look)
+    return GOOD_SHARE * means[0] + (1.0 - GOOD_SHARE) * means[1]
+
+
+def _pace_lift(setting: Setting, share: float) -> float | None:
+    """Return the lift whose fixed sample is `share` times that of the plan's: the race's units go with it."""
+    wanted = share * sample_size(setting.baseline, setting.lift)
+    low, high = 1e-4, min(9.0, (1.0 - 1e-6) / setting.baseline - 1.0)
+    if sample_size(setting.baseline, high) > wanted:
+        return None
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if sample_size(setting.baseline, middle) <= wanted else (middle, high)
+    return high
+
+
+def describe(plan: Plan) -> str:
+    """Return the plan in words and tables for a terminal or a page."""
+    setting, good, nothing = plan.setting, plan.good, plan.nothing
+    end = "whole weeks" if setting.whole_weeks else "any day"
+    lines = [
+        f"{setting.weekly:,} units a week, {setting.baseline:.3%} convert, smallest lift of interest "
+        f"{setting.lift:+.3%}",
+        f"{setting.surfaces} test{'s' * (setting.surfaces > 1)} at once, {setting.holdout:.0%} held out, "
+        f"{setting.max_weeks} weeks at most, ending with {end}",
+        "",
+        "One test                      race, mean    fixed sample",
+        f"  days, change is better      {good.days:10.0f}    {plan.fixed_days:12,.0f}",
+        f"  days, change does nothing   {nothing.days:10.0f}    {plan.fixed_days:12,.0f}",
+        f"  units per arm               {good.units:10,.0f}    {plan.fixed_per_arm:12,}  (pooled variance: "
+        f"{plan.fixed_per_arm_pooled:,})",
+        f"  finds it                    {good.kept:10.0%}    {0.8:12.0%}  (if it may last that long)",
+        f"  keeps what does nothing     {nothing.kept:10.1%}    {0.025:12.1%}",
+        f"  ends undecided              {good.undecided:10.0%}",
+        "",
+        f"Tests a year: {plan.tests_a_year:.0f}. If one idea in five is that good, {plan.finds_a_year:.1f} are found.",
+        _testable(plan),
+        f"{ORIGINAL_PACE:,} tests a year would take {plan.pace_weekly:,.0f} units a week; with yours, only lifts of "
+        + (f"{plan.pace_lift:+.0%} or more." if plan.pace_lift is not None else "more than tenfold."),
+        "",
+        "    lift    units per arm    days fixed    race finds it    race days",
+        *(
+            f"{rung.lift:+8.0%}    {rung.fixed_per_arm:13,}    {rung.fixed_days:10,.0f}    {rung.found:13.0%}    "
+            f"{rung.days:9.0f}"
+            for rung in plan.ladder
+        ),
+        "",
+        f"The race by simulation, {REPETITIONS:,} tests a figure. Fixed sample: two-sided 5 %, power 80 %, variance",
+        "under no effect from the control, looked at once.",
+    ]
+    reason = hopeless(plan)
+    return "\n".join(lines if reason is None else [*lines, "", f"Hopeless: {reason}"]) + "\n"
+
+
+def _testable(plan: Plan) -> str:
+    smallest = plan.smallest_found
+    reach = "nothing below tenfold" if smallest is None else f"{smallest:+.1%}"
+    beyond = ", ".join(f"{lift:+.0%}" for lift in plan.not_testable) or "none of the table below"
+    return (
+        f"Smallest lift found four times in five: {reach}. Not testable (found less than every second time): {beyond}."
+    )
