@@ -10,10 +10,11 @@ from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from autoresearch.core import driver, graph
+from autoresearch.core import Artifact, CandidateError, driver, graph
+from autoresearch.core.errors import InvalidCandidateError
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.store import Store
-from tests.core.fakes import HalvingProposer, SquareAdapter
+from tests.core.fakes import ControlPolicy, HalvingProposer, SquareAdapter
 
 STEPS: list[tuple[type, str]] = [
     (Ledger, "add_run"),
@@ -34,6 +35,8 @@ STEPS: list[tuple[type, str]] = [
     (SqliteSaver, "put_writes"),
     (SqliteSaver, "delete_thread"),
     (SquareAdapter, "measure"),
+    (SquareAdapter, "keep_outputs"),
+    (Artifact, "write"),
 ]
 """Every step that leaves something behind; the run is killed before and after each call."""
 
@@ -60,23 +63,35 @@ class Countdown:
         return wrapped
 
 
+def texts(experiments: int) -> dict[int, str]:
+    """Return what is special: of every ten, the third crashes for good, the fourth is cut early, the fifth invalid."""
+    words = {3: "oops", 4: "early", 5: "invalid"}
+    special = {number: f"{words[number % 10]}{number}" for number in range(experiments + 1) if number % 10 in words}
+    return {**special, 6: "0.1"}
+
+
 def killed_run(root: str, kill_at: int | None, experiments: int) -> None:
-    """Run with greedy decisions; experiment 3 crashes for good. Writes how many steps there were to `steps.txt`."""
+    """Run with greedy decisions after one look at each arm; writes how many steps there were to `steps.txt`."""
     countdown = Countdown(kill_at)
     for owner, name in STEPS:
         setattr(owner, name, countdown.around(getattr(owner, name)))
-    graph.write_by_rename = countdown.around(graph.write_by_rename)  # type: ignore[assignment]
+    graph.write_by_rename = countdown.around(graph.write_by_rename)  # type: ignore[attr-defined]
     folder = Path(root)
 
     def note(text: str) -> None:
         with (folder / "measured.txt").open("a", encoding="utf-8") as file:
             file.write(text + "\n")
+        if text.startswith("early"):
+            raise CandidateError("Hopeless.", early=True)
+        if text.startswith("invalid"):
+            raise InvalidCandidateError("A gate failed.")
 
     driver.run(
         SquareAdapter(noise=None, fault=note),
         workspace=folder,
-        proposer=HalvingProposer(texts={3: "oops"}),
-        policy="greedy",
+        proposer=HalvingProposer(texts=texts(experiments)),
+        policy=ControlPolicy((("control",),)),
+        confirm=False,
         baseline_runs=2,
         experiments=experiments,
     )

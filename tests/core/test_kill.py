@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autoresearch.core.ledger import Ledger
+from autoresearch.core.ledger import Experiment, Ledger
 from autoresearch.core.store import Store
 from tests.core.fakes import make_workspace
 from tests.core.killed_run import killed_run
@@ -18,17 +18,17 @@ from tests.core.killed_run import killed_run
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.core.killed_run"])
 
-EXPECTED = ["kept", "kept", "reverted", "crashed", "reverted"]
-"""Outcomes of the baseline and four experiments of `killed_run`."""
+EXPECTED = ["kept", "kept", "reverted", "crashed", "reverted", "invalid", "kept"]
+"""Outcomes of the baseline and six experiments of `killed_run`; the fourth is cut early."""
 
 ENDING = 4
 """Steps that write down why the session ended; after the first of them the next `run` rightly begins a new session."""
 
 
-def in_process(root: Path, kill_at: int | None, experiments: int = 4) -> int:
+def in_process(root: Path, kill_at: int | None, experiments: int = 6) -> int:
     process = CONTEXT.Process(target=killed_run, args=(str(root), kill_at, experiments))
     process.start()
-    process.join(60)
+    process.join(120)
     assert process.exitcode is not None, "the run hangs"
     return process.exitcode
 
@@ -55,13 +55,25 @@ def check_workspace(root: Path, expected: list[str], kills: int) -> None:
     table = (root / "results.tsv").read_text().splitlines()
     assert len(table) == 1 + len(expected)
     for row in rows:
-        keys = Counter((m.repair, m.look, m.attempt) for m in measured.get(row.id, []))
+        keys = Counter((m.arm, m.repair, m.look, m.attempt) for m in measured.get(row.id, []))
         assert set(keys.values()) <= {1}
+        if row.number > 0 and row.value is not None:
+            assert sorted(keys) == [("control", 0, 1, 0), ("treatment", 0, 0, 0)]
+            laid_out = root / f".autoresearch/experiments/{run.id}/{row.number:04d}/incumbent/number.txt"
+            assert laid_out.read_text() == store.read(row.parent_commit, ("number.txt",)).files["number.txt"]
     written = sum(len(found) for found in measured.values())
-    crashed_tries = 3 * expected.count("crashed")
+    without_value = 3 * expected.count("crashed") + sum(
+        row.outcome == "invalid" or row.reason.startswith("early") for row in rows
+    )
     taken = len((root / "measured.txt").read_text().splitlines())
-    assert written + crashed_tries <= taken <= written + crashed_tries + kills
+    assert written + without_value <= taken <= written + without_value + kills
+    assert not list((root / ".autoresearch").glob("experiments/*/*/scratch-*"))
+    assert (root / ".autoresearch" / "incumbent" / "weights.bin").read_text() == incumbent_text(store, kept[-1])
     assert (root / ".autoresearch" / "checkpoints.db").stat().st_size < 200_000
+
+
+def incumbent_text(store: Store, row: Experiment) -> str:
+    return store.read(row.kept_commit or "", ("number.txt",)).files["number.txt"]
 
 
 def git(root: Path, *words: str) -> str:
@@ -69,14 +81,14 @@ def git(root: Path, *words: str) -> str:
 
 
 def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """SIGKILL before and after every step of kept, reverted and crashed experiments, each followed by one resume."""
+    """SIGKILL before or after a step of kept, reverted, crashed, early and invalid experiments, then one resume."""
     root = make_workspace(tmp_path / "whole")
     assert in_process(root, None) == 0
     check_workspace(root, EXPECTED, kills=0)
     steps = int((root / "steps.txt").read_text())
     assert steps > 100
-    # All steps take minutes; another twentieth of them is tried here each time, all of them by `make test-all`.
-    chosen = random.Random().sample(range(steps - ENDING), steps // 20)
+    # All steps take minutes; others of them are tried here each time, all of them by `make test-all`.
+    chosen = random.Random().sample(range(steps - ENDING), 12)
     for kill_at in chosen:
         kill_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
 
@@ -111,3 +123,23 @@ def test_a_run_killed_again_and_again_still_ends_right(tmp_path: Path) -> None:
     if kills == 8:
         assert in_process(root, None) == 0
     check_workspace(root, EXPECTED, kills=kills)
+
+
+@pytest.mark.slow
+def test_forty_kills_over_sixty_experiments_change_no_outcome(tmp_path: Path) -> None:
+    """At random steps: in the end everything is as in a run that nobody killed."""
+    whole = make_workspace(tmp_path / "whole")
+    assert in_process(whole, None, 60) == 0
+    with Ledger.open(whole / ".autoresearch" / "ledger.db") as ledger:
+        rows = ledger.experiments(ledger.runs()[-1].id)
+    check_workspace(whole, [row.outcome or "" for row in rows], kills=0)
+    root = make_workspace(tmp_path / "killed")
+    chance = random.Random()
+    # A session needs about ten steps to begin, and sixty experiments have about 3,000.
+    for kill in range(40):
+        assert in_process(root, chance.randrange(10, 110), 60) == -9, f"ended before kill {kill}"
+    assert in_process(root, None, 60) == 0
+    check_workspace(root, [row.outcome or "" for row in rows], kills=40)
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        again = ledger.experiments(ledger.runs()[-1].id)
+    assert [(row.fingerprint, row.value) for row in again] == [(row.fingerprint, row.value) for row in rows]
