@@ -29,12 +29,13 @@ def brief(campaign: Campaign) -> str:
 def _paragraphs(campaign: Campaign) -> Iterator[str]:
     kind = _KINDS[campaign.kind] + (f" ({campaign.platform})" if campaign.kind == "ad" else "")
     yield (
-        f"The artifact is the copy of {kind}, in copy.toml: a text for each slot of a template that stays as it is. "
-        f"It is written in the language {campaign.language}. People are assigned at random to the present copy or to "
-        "yours, and what they do decides."
+        f"The artifact is the copy of {kind}, in copy.toml: a text for each slot of a template that stays as it is. Its "
+        f"language is {campaign.language}. People are assigned at random to the present copy or to yours, and what they "
+        "do decides."
     )
     yield f"Goal: {campaign.goal.text}" + (f"\nAudience: {campaign.goal.audience}" if campaign.goal.audience else "")
     yield _metric(campaign.metric)
+    facts = read_facts(campaign.facts)
     if campaign.guardrails:
         yield f"Must not become more frequent: {', '.join(rail.name for rail in campaign.guardrails)}."
     yield "Slots, with the most characters that each may have:\n" + "\n".join(_slots(campaign))
@@ -49,27 +50,26 @@ def _paragraphs(campaign: Campaign) -> Iterator[str]:
 def _metric(metric: PrimaryMetric) -> str:
     better = "higher" if metric.direction is Direction.MAXIMIZE else "lower"
     return (
-        f"Metric: {metric.name}, {metric.unit}; {better} is better. A lift under {metric.min_effect:.0%} is too small to "
-        "be worth a test, so change what matters to people, not a synonym."
+        f"Metric: {metric.name}, {metric.unit}; {better} is better. A lift under {metric.min_effect:.0%} is too small "
+        "to be worth a test, so change what matters to people, not a synonym."
     )
 
 
 def _slots(campaign: Campaign) -> Iterator[str]:
     for name in slots_in(campaign):
         slot = slot_of(campaign, name)
-        limit = (
-            ""
-            if slot is None
-            else f", {slot.max_chars}" + (f" on {slot.max_lines} lines" if slot.max_lines > 1 else "")
-        )
-        yield f"- {name}{limit}" + (f": {slot.about}" if slot and slot.about else "")
+        if slot is None:
+            yield f"- {name}"
+            continue
+        lines = f" on at most {slot.max_lines} lines" if slot.max_lines > 1 else ""
+        yield f"- {name}, {slot.max_chars}{lines}" + (f": {slot.about}" if slot.about else "")
 
 
 def _rules(campaign: Campaign) -> Iterator[str]:
     banned = banned_words(campaign.brand)
     yield "A candidate is refused, before anybody sees it, for"
     yield "- a text that is empty or too long, a slot that is missing or not in the list above;"
-    yield "- a number, price, date, superlative, comparison, guarantee, deadline or anything free that the facts do not hold;"
+    yield "- a number, price, date, superlative, comparison, guarantee, deadline or free offer that no fact holds;"
     if banned:
         yield f"- any form of a banned word: {', '.join(banned)};"
     yield "- markup, template code, or an address of the web or of a person: links belong to the template;"
@@ -77,4 +77,4 @@ def _rules(campaign: Campaign) -> Iterator[str]:
         yield "- a subject that pretends to be an answer (Re:, Fwd:);"
     if campaign.kind == "ad":
         yield "- the same text in two slots;"
-    yield "- no difference that people would see: change texts under [slots]. [options] is for the offline search alone."
+    yield "- no difference that people would see: change texts under [slots]; [options] serves the offline search."

@@ -2,8 +2,8 @@
 
 Refused: a slot that is missing, unknown, empty, too long or on too many lines; a banned word; a number or claim that
 facts.md does not hold; markup, scripts, foreign addresses and characters that deceive; a template that cannot be
-filled; a link or form of the template that is lost; in mail a missing unsubscribe link or postal address, and a subject that
-pretends to answer; in ads the same text twice. Remarked: capitals, exclamation marks, lengths that phones cut.
+filled; a link or form of the template that is lost; in mail a missing unsubscribe line or postal address, and a subject
+that pretends to answer; in ads the same text twice. Remarked: capitals, exclamation marks, lengths that phones cut.
 """
 
 from __future__ import annotations

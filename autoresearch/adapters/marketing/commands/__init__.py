@@ -1,0 +1,1 @@
+"""`autoresearch marketing ...`: one module for each command."""
