@@ -119,6 +119,7 @@ class Traffic:
         holdout: Share of traffic that always gets the original, to tell the truth about the total.
         whole_weeks: Tests end with whole weeks, since weekdays differ.
         maturity_days: Days that a unit is given to convert before it counts.
+        max_weeks: Weeks after which a test without a verdict is inconclusive.
     """
 
     source: str = "simulated"
@@ -127,6 +128,7 @@ class Traffic:
     holdout: float = 0.05
     whole_weeks: bool = True
     maturity_days: float = 1.0
+    max_weeks: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ _TRAFFIC: Keys = {
     "holdout": _NUMBER,
     "whole_weeks": bool,
     "maturity_days": _NUMBER,
+    "max_weeks": int,
 }
 
 
@@ -404,6 +407,8 @@ def _traffic(path: Path, table: Mapping[str, Any]) -> Traffic:
         given["holdout"] = float(_within(path, "[traffic] holdout", given["holdout"], 0, 0.5))
     if "maturity_days" in given:
         given["maturity_days"] = float(_within(path, "[traffic] maturity_days", given["maturity_days"], 0, 365))
+    if "max_weeks" in given:
+        _within(path, "[traffic] max_weeks", given["max_weeks"], 1, 520)
     return Traffic(**given)
 
 

@@ -139,6 +139,10 @@ class ReplaySource:
         control, treatment = (self._upto(experiment_id, name, self._arms[text], day) for name, text in arms)
         return control, treatment
 
+    def day(self, experiment_id: str) -> int:
+        """Return how many days of an experiment were looked at."""
+        return self._started(self._load(), experiment_id).day
+
     def exhausted(self, experiment_id: str) -> bool:
         """Say whether the past test has nothing more to tell of this experiment."""
         return self._started(self._load(), experiment_id).day >= self._days

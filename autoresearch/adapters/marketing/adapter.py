@@ -1,0 +1,372 @@
+"""The adapter: a campaign folder as a subject of research, judged on people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from autoresearch.adapters.marketing import wording
+from autoresearch.adapters.marketing.campaign import BRAND_NAME, CAMPAIGN_NAME, COPY_NAME, FACTS_NAME, Campaign
+from autoresearch.adapters.marketing.sources import Seen, Source, create_source
+from autoresearch.adapters.marketing.starter import workspace_files
+from autoresearch.core import (
+    ArmTotals,
+    Artifact,
+    CandidateError,
+    Direction,
+    GateReport,
+    Knob,
+    LiveExperiment,
+    Look,
+    Metric,
+    MetricKind,
+    Outcome,
+    Scope,
+    UsageError,
+    Workspace,
+)
+from autoresearch.core.decision.gates import ceiling_gate, end_of_week, harm_gate, split_gate
+from autoresearch.core.decision.race_bernoulli import Counts
+
+CROSSED_SHARE = 0.01
+"""Share of units in both arms above which a test is invalid: few people have two devices, a lost cookie has many."""
+
+OPTIONS = ("kind", "platform", "seed", "anyway", "whole_weeks")
+
+
+def create_adapter(options: Mapping[str, str]) -> MarketingAdapter:
+    """Return the adapter; the campaign is read when the workspace is known.
+
+    Raises:
+        UsageError: If an option is unknown.
+    """
+    for name in options:
+        if name not in OPTIONS:
+            raise UsageError(f"The marketing adapter has no option {name!r}; it has {', '.join(OPTIONS)}.")
+    return MarketingAdapter(dict(options))
+
+
+class MarketingAdapter:
+    """A `LiveAdapter` over a campaign folder.
+
+    Args:
+        options: `kind` and `platform` of a new campaign; `seed` of simulated and replayed people; `anyway`: run a plan
+            that the traffic cannot afford; `whole_weeks = no`: end tests in mid-week.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._campaign: Campaign | None = None
+        self._source: Source | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """The campaign's primary metric; before a campaign is read, a share of visitors."""
+        if self._campaign is None:
+            return Metric(
+                "conversion_rate", "share of visitors", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.1
+            )
+        primary = self._campaign.metric
+        return Metric(primary.name, primary.unit, primary.direction, primary.kind, min_effect=primary.min_effect)
+
+    @property
+    def scope(self) -> Scope:
+        """The texts may change; campaign, template, facts and brand are shown and stay."""
+        return Scope((COPY_NAME,), (CAMPAIGN_NAME, FACTS_NAME, BRAND_NAME, "template/*"))
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign. Raises RuntimeError before `prepare`."""
+        if self._campaign is None:
+            raise RuntimeError("prepare() reads the campaign; call it first.")
+        return self._campaign
+
+    @property
+    def source(self) -> Source:
+        """Where people come from. Raises RuntimeError before `prepare`."""
+        if self._source is None:
+            raise RuntimeError("prepare() opens the traffic source; call it first.")
+        return self._source
+
+    def workspace_files(self) -> Mapping[str, str]:
+        """A campaign to begin with."""
+        return workspace_files(self._options.get("kind", "page"), self._options.get("platform", "search"))
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Read the campaign, refuse what no traffic can settle, and open the source.
+
+        Raises:
+            UsageError: If the campaign is broken, its own copy would be refused, or the plan is hopeless.
+            EnvironmentNotReadyError: If the traffic source is not ready.
+        """
+        self._campaign = Campaign.load(workspace.path)
+        self._refuse_own_copy()
+        if self._options.get("anyway", "no") not in ("yes", "true", "1"):
+            self._refuse_hopeless_plan()
+        self._source = create_source(self._campaign, self._options)
+        self._source.prepare()
+
+    def _refuse_own_copy(self) -> None:
+        from autoresearch.adapters.marketing.checks import refusals
+
+        found = refusals(self.campaign, wording.Copy.load(self.campaign.copy_path))
+        if found:
+            raise UsageError(
+                f"{self.campaign.copy_path} would itself be refused: {found[0]}\n"
+                "Mend the copy, the facts or the limits; every candidate is held to them."
+            )
+
+    def _refuse_hopeless_plan(self) -> None:
+        reason = hopelessness(self.campaign)
+        if reason is not None:
+            raise UsageError(
+                f"{reason}\nSee what the traffic affords: autoresearch marketing plan. To run all the same: "
+                "--set anyway=yes"
+            )
+
+    def brief(self) -> str:
+        """What the language model is told of the campaign, and of what resonated so far."""
+        from autoresearch.adapters.marketing.brief import brief
+
+        return brief(self.campaign)
+
+    def knobs(self, artifact: Artifact) -> Sequence[Knob]:
+        """A knob for every slot that lists options."""
+        return wording.knobs(artifact)
+
+    def check(self, artifact: Artifact) -> None:
+        """Refuse a copy before any person sees it; raises CandidateError with the first reason."""
+        from autoresearch.adapters.marketing.checks import refusals
+
+        copy = wording.Copy.load(artifact.files.get(COPY_NAME, ""))
+        found = refusals(self.campaign, copy)
+        if found:
+            raise CandidateError(" ".join(found[:3]))
+
+    # The test
+
+    def start(self, experiment: LiveExperiment) -> None:
+        """Show both arms, once the plan of the test is written down and hashed: nothing is chosen after the fact."""
+        if self._records(experiment.id).registered() is None:
+            self._records(experiment.id).register(self._registration(experiment), self.source.start(experiment))
+        else:
+            self.source.start(experiment)
+
+    def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
+        """Return the totals of both arms, and keep what the gates will want to know."""
+        seen = self.source.look(experiment_id)
+        self._records(experiment_id).add(seen)
+        return seen.arms
+
+    def gates(self, experiment_id: str, crossed: Look | None) -> GateReport:
+        """Judge split, guardrails and calendar by all looks so far."""
+        records = self._records(experiment_id)
+        looks = records.looks()
+        if not looks:
+            return GateReport()
+        return GateReport(
+            invalid=self._invalid(looks[-1]),
+            harm=self._harm(looks),
+            hold=self._hold(records, looks, crossed),
+        )
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        """Return what the source says."""
+        return self.source.wait_seconds(experiment_id)
+
+    def ending(self, experiment_id: str) -> str | None:
+        """Return why the last look was the last."""
+        looks = self._records(experiment_id).looks()
+        return looks[-1].over if looks else None
+
+    def finish(self, experiment_id: str, outcome: Outcome) -> None:
+        """End the test; a kept copy is what everybody sees."""
+        self.source.finish(experiment_id, kept=outcome is Outcome.KEPT)
+
+    def _invalid(self, seen: Seen) -> str | None:
+        units = sum(seen.exposed.values())
+        if not units:
+            return None
+        shares = {arm: 1.0 / len(seen.exposed) for arm in seen.exposed}
+        gate = split_gate([ArmTotals(arm, n, 0.0, 0.0) for arm, n in seen.exposed.items()], shares)
+        if not gate.passed:
+            return gate.reason
+        if seen.crossed > max(10, CROSSED_SHARE * units):
+            return (
+                f"{seen.crossed} of {units} units saw both arms, so nobody knows what moved them. Look for a cache, or "
+                "a cookie that is lost between visits."
+            )
+        return None
+
+    def _harm(self, looks: Sequence[Seen]) -> str | None:
+        for rail in self.campaign.guardrails:
+            series = [seen.guardrails[rail.name] for seen in looks if rail.name in seen.guardrails]
+            if not series or not series[-1][1].n:
+                continue
+            gate = harm_gate(_increments(series), effect=rail.harm, name=rail.name)
+            if gate.passed and rail.ceiling is not None:
+                gate = ceiling_gate(series[-1][1].n, series[-1][1].total, rail.ceiling, name=rail.name)
+            if not gate.passed:
+                return gate.reason
+        return None
+
+    def _hold(self, records: Records, looks: Sequence[Seen], crossed: Look | None) -> str | None:
+        if crossed is None or not self._whole_weeks():
+            return None
+        ends = end_of_week(records.began(), _moment_of(looks, crossed))
+        if looks[-1].at >= ends:
+            return None
+        return f"A line is crossed; the test ends with its week, on {ends:%Y-%m-%d}."
+
+    def _whole_weeks(self) -> bool:
+        return self.campaign.traffic.whole_weeks and self._options.get("whole_weeks", "yes") not in ("no", "false", "0")
+
+    def _records(self, experiment_id: str) -> Records:
+        return Records(self.campaign.folder / ".autoresearch" / "marketing" / "looks" / experiment_id)
+
+    def _registration(self, experiment: LiveExperiment) -> dict[str, Any]:
+        campaign = self.campaign
+        return {
+            "experiment": experiment.id,
+            "metric": campaign.metric.name,
+            "direction": campaign.metric.direction.value,
+            "min_effect": campaign.metric.min_effect,
+            "goal": campaign.goal.event,
+            "guardrails": {rail.name: {"ceiling": rail.ceiling, "harm": rail.harm} for rail in campaign.guardrails},
+            "split": dict(experiment.split),
+            "whole_weeks": self._whole_weeks(),
+            "maturity_days": campaign.traffic.maturity_days,
+            "source": campaign.traffic.source,
+            "control": Artifact.read(experiment.control, (COPY_NAME,)).fingerprint,
+            "treatment": Artifact.read(experiment.treatment, (COPY_NAME,)).fingerprint,
+        }
+
+
+def hopelessness(campaign: Campaign) -> str | None:
+    """Return why the campaign's traffic could not settle its tests; None where it could, or where nobody knows it."""
+    from autoresearch.adapters.marketing.planning import Setting, hopeless, make_plan
+
+    traffic, metric = campaign.traffic, campaign.metric
+    if traffic.weekly is None or traffic.baseline is None or traffic.source == "replay":
+        return None
+    if metric.kind is not MetricKind.PROPORTION or metric.direction is not Direction.MAXIMIZE:
+        return None
+    setting = Setting(
+        weekly=traffic.weekly,
+        baseline=traffic.baseline,
+        lift=metric.min_effect,
+        max_weeks=traffic.max_weeks,
+        holdout=traffic.holdout,
+        whole_weeks=traffic.whole_weeks,
+        maturity_days=traffic.maturity_days,
+    )
+    return hopeless(make_plan(setting))
+
+
+def _increments(series: Sequence[Sequence[ArmTotals]]) -> Counts:
+    """Return what each look added to the cumulative totals of (control, treatment)."""
+    rows = [(0.0, 0.0, 0.0, 0.0), *((a.n, a.total, b.n, b.total) for a, b in series)]
+    steps = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(rows)]
+    return Counts.of(*map(list, zip(*steps, strict=True)))
+
+
+def _moment_of(looks: Sequence[Seen], crossed: Look) -> datetime:
+    """Return when a look was taken; the loop knows it by its totals."""
+    wanted = (crossed.control.n, crossed.treatment.n)
+    return next((seen.at for seen in looks if (seen.arms[0].n, seen.arms[1].n) == wanted), looks[-1].at)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is written down of one test: its plan with the plan's hash, then a line per look.
+
+    Attributes:
+        folder: One folder a test.
+    """
+
+    folder: Path
+
+    def register(self, plan: Mapping[str, Any], began: datetime) -> None:
+        """Write the plan before the first look; it is never written again."""
+        from autoresearch.core.formats import write_by_rename
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(plan, sort_keys=True)
+        write_by_rename(
+            self.folder / "plan.json",
+            json.dumps({"plan": plan, "sha256": _sha256(text), "began": began.isoformat()}, indent=1),
+        )
+
+    def registered(self) -> dict[str, Any] | None:
+        """Return the plan's file; None before it was written.
+
+        Raises:
+            UsageError: If the plan was changed after it was hashed.
+        """
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        if _sha256(json.dumps(found["plan"], sort_keys=True)) != found["sha256"]:
+            raise UsageError(
+                f"The plan {self.folder / 'plan.json'} was changed after its test began, and a plan that follows the "
+                "data proves nothing.\nPut it back, or end this test: autoresearch stop, then run --new."
+            )
+        return found
+
+    def began(self) -> datetime:
+        """Return when the test began, in the source's time."""
+        found = self.registered()
+        assert found is not None, "start() registers a test before it is looked at"
+        return datetime.fromisoformat(found["began"])
+
+    def add(self, seen: Seen) -> None:
+        """Append a look."""
+        line = json.dumps(
+            {
+                "at": seen.at.isoformat(),
+                "arms": [_row(arm) for arm in seen.arms],
+                "exposed": dict(seen.exposed),
+                "crossed": seen.crossed,
+                "guardrails": {name: [_row(arm) for arm in arms] for name, arms in seen.guardrails.items()},
+                "over": seen.over,
+            }
+        )
+        with (self.folder / "looks.jsonl").open("ab+") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # half a line, where a kill cut one short
+            file.write(line.encode() + b"\n")
+
+    def looks(self) -> list[Seen]:
+        """Return every look in order; half a line, where a kill cut one short, is left out."""
+        try:
+            whole, _, _ = (self.folder / "looks.jsonl").read_text(encoding="utf-8").rpartition("\n")
+        except FileNotFoundError:
+            return []
+        return [_seen(json.loads(line)) for line in whole.splitlines()]
+
+
+def _row(arm: ArmTotals) -> list[Any]:
+    return [arm.arm, arm.n, arm.total, arm.total_sq]
+
+
+def _seen(data: Mapping[str, Any]) -> Seen:
+    return Seen(
+        arms=tuple(ArmTotals(*row) for row in data["arms"]),
+        exposed=data["exposed"],
+        crossed=data["crossed"],
+        guardrails={name: tuple(ArmTotals(*row) for row in rows) for name, rows in data["guardrails"].items()},
+        at=datetime.fromisoformat(data["at"]),
+        over=data["over"],
+    )
+
+
+def _sha256(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()

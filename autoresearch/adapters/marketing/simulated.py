@@ -1,0 +1,271 @@
+"""Traffic that is made up: an audience with known truth walks through the real server over HTTP.
+
+Only the people are invented. Pages are rendered, arms assigned, events written and counted by the same code that serves
+real visitors; the calendar is the simulation's, told to the server with every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from autoresearch.adapters.marketing.audience import Audience, Visit
+from autoresearch.adapters.marketing.campaign import Campaign
+from autoresearch.adapters.marketing.served import ServedSource
+from autoresearch.adapters.marketing.site.pages import PAGE, CampaignPages
+from autoresearch.adapters.marketing.site.visitors import COOKIE
+from autoresearch.adapters.marketing.sources import Seen
+from autoresearch.adapters.marketing.wording import Copy
+from autoresearch.core import EnvironmentNotReadyError, LiveExperiment
+
+CONNECTIONS = 16
+"""Visitors at a time. More make nothing faster: server and audience share the processors."""
+
+WEEKLY, BASELINE = 20_000, 0.05
+"""Where the campaign does not say."""
+
+RAIL_RATE = 0.002
+"""Rate of a guardrail event without a ceiling; with one, half of the ceiling."""
+
+_BEGAN = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
+_STARTING_SECONDS = 60.0
+
+
+class SimulatedSource:
+    """Simulated people on a real server.
+
+    Args:
+        campaign: The campaign; `[simulated] spread` sets how much texts differ in worth, 0 for an A/A audience.
+        seed: Of taste and people.
+    """
+
+    label = "simulated"
+
+    def __init__(self, campaign: Campaign, *, seed: int = 0) -> None:
+        from autoresearch.adapters.marketing.campaign import typed_table
+
+        table = typed_table(campaign.path, "simulated", campaign.sources.get("simulated", {}), {"spread": (int, float)})
+        traffic = campaign.traffic
+        spread = {"spread": float(table["spread"])} if "spread" in table else {}
+        self._campaign = campaign
+        self._served = ServedSource(campaign)
+        self._state = self._served.folder.path / "simulated.json"
+        self._server: _Server | None = None
+        self.audience = Audience(
+            seed,
+            BASELINE if traffic.baseline is None else traffic.baseline,
+            WEEKLY if traffic.weekly is None else traffic.weekly,
+            Copy.load(campaign.copy_path).slots,
+            rails={rail.name: rail.ceiling / 2 if rail.ceiling else RAIL_RATE for rail in campaign.guardrails},
+            **spread,
+        )
+
+    def prepare(self) -> None:
+        """Show the campaign's own copy. The salt comes from the seed, so that a simulation can be repeated."""
+        salt = self._served.folder.path / "salt"
+        if not salt.exists():
+            salt.write_text(f"simulated-{self.audience.seed}", encoding="ascii")
+        self._served.show_original()
+
+    def start(self, experiment: LiveExperiment) -> datetime:
+        """Make the test live on the server."""
+        state = self._read()
+        began = state["tests"].setdefault(experiment.id, {"began": state["now"], "day": 0})["began"]
+        self._write(state)
+        self._served.now = lambda: datetime.fromisoformat(began)
+        self._served.start(experiment)
+        return datetime.fromisoformat(began)
+
+    def look(self, experiment_id: str) -> Seen:
+        """Let a day of people pass, then count."""
+        state = self._read()
+        test = state["tests"][experiment_id]
+        morning = datetime.fromisoformat(test["began"]) + timedelta(days=test["day"])
+        asyncio.run(self._pass_day(experiment_id, morning))
+        # Only now: after a kill the same people come again, and nobody counts twice.
+        evening = morning + timedelta(days=1)
+        test["day"] += 1
+        state["now"] = evening.isoformat()
+        self._write(state)
+        return self._served.seen_at(experiment_id, evening)
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        """Nothing to wait for."""
+        return 0.0
+
+    def finish(self, experiment_id: str, *, kept: bool) -> None:
+        """End the test."""
+        now = datetime.fromisoformat(self._read()["now"])
+        self._served.now = lambda: now
+        self._served.finish(experiment_id, kept=kept)
+
+    def close(self) -> None:
+        """Stop the server; it ends with this process in any case."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _pass_day(self, experiment_id: str, morning: datetime) -> None:
+        if self._server is None:
+            self._server = _Server(self._campaign.folder)
+        await self._server.follows(experiment_id)
+        visits = self.audience.day(experiment_id, morning)
+        walker = _Walker(self._server.port, self.audience, self._rates())
+        await asyncio.gather(*(walker.walk(visits) for _ in range(CONNECTIONS)))
+
+    def _rates(self) -> Mapping[bytes, float]:
+        """Return the true rate of everything that may be seen now, by what is sent."""
+        state = self._served.folder.read()
+        surface = state.surfaces[PAGE]
+        test = state.tests.get(PAGE)
+        folders = {surface.original, surface.incumbent}
+        if test is not None:
+            folders |= {test.folder(arm) for arm in test.arms}
+        pages = CampaignPages(self._campaign)
+        rates = {}
+        for folder in folders:
+            slots = pages.slots(folder)
+            seen = pages.html(folder) if PAGE in pages.routes.values() else _slots_key(slots)
+            rates[seen] = self.audience.rate(slots)
+        return rates
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"now": _BEGAN.isoformat(), "tests": {}}
+        return found
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        from autoresearch.core.formats import write_by_rename
+
+        write_by_rename(self._state, json.dumps(state, indent=1))
+
+
+def _slots_key(slots: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(slots), sort_keys=True).encode()
+
+
+class _Walker:
+    """Walks people through the server, one connection a call of `walk`."""
+
+    def __init__(self, port: int, audience: Audience, rates: Mapping[bytes, float]) -> None:
+        self._port, self._audience, self._rates = port, audience, rates
+
+    async def walk(self, visits: Iterator[Visit]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            for visit in visits:
+                await self._visit(reader, writer, visit)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
+        seen = await self._look(reader, writer, visit.unit, visit.at)
+        if not visit.unit:
+            return
+        if visit.again is not None and await self._look(reader, writer, visit.unit, visit.again) != seen:
+            raise EnvironmentNotReadyError(
+                f"A returning visitor saw another page than before, at {visit.again:%Y-%m-%d %H:%M} of the simulation."
+            )
+        soon = visit.at + timedelta(minutes=3)
+        if visit.dice < self._rates[seen]:
+            await _request(reader, writer, "POST /convert", visit.unit, soon)
+        for rail, dice in visit.rail_dice.items():
+            if dice < self._audience.rails[rail]:
+                await _request(reader, writer, f"POST /convert/{rail}", visit.unit, soon)
+
+    async def _look(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, unit: str, at: datetime) -> bytes:
+        """Return what a visitor sees: the page, or the texts where the campaign has no page."""
+        if not self._is_page():
+            asked = f"GET /assign?expose=1&unit={unit or 'robot'}" + ("" if unit else "&ua=Googlebot/2.1")
+            return _slots_key(json.loads(await _request(reader, writer, asked, unit, at))["slots"])
+        return await _request(reader, writer, "GET /", unit, at)
+
+    def _is_page(self) -> bool:
+        return not next(iter(self._rates)).startswith(b"{")
+
+
+async def _request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: str, unit: str, at: datetime
+) -> bytes:
+    """Send one request and return the body of its answer."""
+    who = f"cookie: {COOKIE}={unit}\r\nuser-agent: Mozilla/5.0 (Windows NT 10.0) Chrome/130.0" if unit else _ROBOT
+    time = round(at.timestamp() * 1e6)
+    length = "content-length: 0\r\n" if line.startswith("POST") else ""
+    head = f"{line} HTTP/1.1\r\nhost: 127.0.0.1\r\n{who}\r\nx-autoresearch-time: {time}\r\n{length}\r\n"
+    writer.write(head.encode("ascii"))
+    answer = await reader.readuntil(b"\r\n\r\n")
+    status = int(answer[9:12])
+    start = answer.lower().index(b"content-length: ") + 16
+    body = await reader.readexactly(int(answer[start : answer.index(b"\r", start)]))
+    if status >= 400:
+        raise EnvironmentNotReadyError(
+            f"The server answered {line} with {status}: {body[:200].decode(errors='replace')}\n"
+            "Look at its health page, then run again."
+        )
+    return body
+
+
+_ROBOT = "user-agent: Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+
+
+class _Server:
+    """The campaign's server in a process of its own, on a free port of the loopback; it ends when its stdin does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.simulated_server", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # out of reach of Ctrl-C, which lets the experiment finish
+        )
+        assert self._process.stdout is not None
+        told = self._process.stdout.readline()
+        if not told:
+            raise EnvironmentNotReadyError(
+                f"The server of the simulation did not start (exit code {self._process.wait()}).\n"
+                "Install what it needs: pip install 'autoresearch[marketing]'"
+            )
+        self.port = int(told)
+
+    async def follows(self, experiment_id: str) -> None:
+        """Return once the server shows the test."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _STARTING_SECONDS
+        while loop.time() < until:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                asked = "GET /assign?unit=probe&ua=Mozilla/5.0"
+                answer = json.loads(await _request(reader, writer, asked, "", _BEGAN))
+            finally:
+                writer.close()
+            if answer.get("test") in (experiment_id, None) and await self._shows(experiment_id):
+                return
+            await asyncio.sleep(0.05)
+        raise EnvironmentNotReadyError(f"The server did not show the test {experiment_id} within a minute.")
+
+    async def _shows(self, experiment_id: str) -> bool:
+        """Ask for a few people; the holdout is in no test, so that one answer is not enough."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            for index in range(40):
+                asked = f"GET /assign?unit=probe{index}&ua=Mozilla/5.0"
+                if json.loads(await _request(reader, writer, asked, "", _BEGAN)).get("test") == experiment_id:
+                    return True
+        finally:
+            writer.close()
+        return False
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()

@@ -1,0 +1,102 @@
+"""Where people come from: one contract for every traffic source of `campaign.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from autoresearch.core import ArmTotals, EnvironmentNotReadyError, LiveExperiment, UsageError
+
+if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.campaign import Campaign
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a source knows of a test at one moment.
+
+    Attributes:
+        arms: Cumulative totals of matured units for the primary metric, `control` first.
+        exposed: Units per arm so far, matured or not: what the split is judged by. Empty where units do not come by
+            assignment (totals from another tool).
+        crossed: Units that met both arms.
+        guardrails: Cumulative totals per arm of every guardrail, by name.
+        at: The moment, in the source's own time (a replay and a simulation have their own calendar).
+        over: Why there is no more traffic for this test; None while there is.
+    """
+
+    arms: Sequence[ArmTotals]
+    exposed: Mapping[str, int]
+    crossed: int
+    guardrails: Mapping[str, Sequence[ArmTotals]]
+    at: datetime
+    over: str | None = None
+
+
+class Source(Protocol):
+    """Shows two arms to people and tells what they did. `start` and `finish` are idempotent."""
+
+    @property
+    def label(self) -> str:
+        """What every output must say of these numbers (`simulated`, `not randomised`); empty where nothing."""
+        ...
+
+    def prepare(self) -> None:
+        """Check that traffic can come.
+
+        Raises:
+            EnvironmentNotReadyError: If something is missing that a person must provide.
+        """
+        ...
+
+    def start(self, experiment: LiveExperiment) -> datetime:
+        """Show both arms; return when the test began, in the source's time."""
+        ...
+
+    def look(self, experiment_id: str) -> Seen:
+        """Return what is known now; where the source has its own calendar it moves on by one step."""
+        ...
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        """Return how long to wait before the next look is worth taking."""
+        ...
+
+    def finish(self, experiment_id: str, *, kept: bool) -> None:
+        """Stop the test; a kept treatment is what everybody sees from now on. Fine for a test that never started."""
+        ...
+
+
+def create_source(campaign: Campaign, options: Mapping[str, str]) -> Source:
+    """Return the source that `[traffic] source` names; each module is imported when it is wanted.
+
+    Raises:
+        UsageError: If the source does not fit the campaign.
+        EnvironmentNotReadyError: If its packages are not installed.
+    """
+    name = campaign.traffic.source
+    if name == "simulated":
+        from autoresearch.adapters.marketing.simulated import SimulatedSource
+
+        return SimulatedSource(campaign, seed=_seed(options))
+    if name in ("site", "api"):
+        from autoresearch.adapters.marketing.served import ServedSource
+
+        return ServedSource(campaign)
+    if name == "counts":
+        from autoresearch.adapters.marketing.counted import CountsSource
+
+        return CountsSource(campaign)
+    if name == "replay":
+        from autoresearch.adapters.marketing.replayed import ReplayedSource
+
+        return ReplayedSource(campaign, seed=_seed(options))
+    raise EnvironmentNotReadyError(f"The traffic source {name} is not a part of this release.")
+
+
+def _seed(options: Mapping[str, str]) -> int:
+    text = options.get("seed", "0")
+    if not text.isdecimal():
+        raise UsageError(f"The option seed must be a whole number, not {text!r}.")
+    return int(text)
