@@ -265,21 +265,28 @@ def forgotten(folder: Path) -> frozenset[int]:
 
 
 def forget(folder: Path, units: Collection[int]) -> int:
-    """Erase units for good and return how many records that took; the order makes a kill in between harmless.
+    """Forget units for good and return how many records that took; the order makes a kill in between harmless.
 
-    A tombstone, the salted hash alone, comes first: servers stop counting the unit and readers drop it. Then each of
-    its records is overwritten where it lies, in segments that are being written too, and brought to the disk. Neither
-    offsets nor other records change, so nothing that reads the log is disturbed.
+    A tombstone, the salted hash alone, comes first: servers stop counting the unit and readers drop it. Then its
+    records are erased.
     """
-    wanted = np.array(sorted(units), np.uint64)
     with (folder / "forgotten").open("a", encoding="ascii") as file:
-        file.write("".join(f"{int(unit):016x}\n" for unit in wanted))
+        file.write("".join(f"{unit:016x}\n" for unit in sorted(units)))
         file.flush()
         os.fsync(file.fileno())
+    return erase(folder, units)
+
+
+def erase(folder: Path, units: Collection[int]) -> int:
+    """Overwrite each record of the units where it lies, on the disk too, and return how many there were.
+
+    Segments that are being written are no exception: writers append, and neither offsets nor other records change, so
+    that nothing that writes or reads the log is disturbed.
+    """
+    wanted = np.array(sorted(units), np.uint64)
     blank = pack(0, 0, 0, kind=ERASED)
     erased = 0
     for path in segments(folder):
-        # Read to the end again until nothing is new: a server that has not seen the tombstone may still be writing.
         with path.open("r+b", buffering=0) as file:
             for position in _positions(path, wanted):
                 os.pwrite(file.fileno(), blank, position)

@@ -35,6 +35,9 @@ CONTROL = "control"
 TREATMENT = "treatment"
 """The arm of a test with one candidate."""
 
+ARTIFACT = ("copy.toml",)
+"""What an arm consists of; template, facts and brand are the campaign's, the same for all arms."""
+
 _VERSION = 1
 
 
@@ -283,11 +286,11 @@ class LiveFolder:
         """Copy an artifact below arms/ under its fingerprint and return the copy. Idempotent."""
         if folder.parent == self.path / "arms":
             return folder
-        fingerprint = Artifact.read(folder, ("**",)).fingerprint[:32]
-        target = self.path / "arms" / fingerprint
+        artifact = Artifact.read(folder, ARTIFACT)
+        target = self.path / "arms" / artifact.fingerprint[:32]
         if not target.exists():
             scratch = Path(tempfile.mkdtemp(dir=self.path / "arms"))
-            Artifact.read(folder, ("**",)).write(scratch)
+            artifact.write(scratch)
             try:
                 scratch.rename(target)
             except OSError:

@@ -195,8 +195,8 @@ class Views:
         return visitor.time_us if visitor.time_us is not None else time.time_ns() // 1000
 
     def proof(self, unit: str) -> bytes:
-        """Return what the self-test sends along to prove that it is ours."""
-        return hmac.new(self.live.secret.encode(), f"selftest {unit}".encode(), hashlib.sha256).hexdigest().encode()
+        """Return what the self-test of this campaign sends along."""
+        return self_test_proof(self.live.secret, unit)
 
     def _expose(self, view: View, unit: int, time_us: int, arm: str | None) -> bool:
         """Write that a unit met a surface (arm None: as part of the holdout), unless that is in the log already."""
@@ -252,6 +252,11 @@ class Views:
 
     def _tell(self) -> None:
         self.fault = self._write_fault or self._live_fault
+
+
+def self_test_proof(secret: str, unit: str) -> bytes:
+    """Return what proves that a visit is the self-test's: such a visit is answered with its unit and never counted."""
+    return hmac.new(secret.encode(), f"selftest {unit}".encode(), hashlib.sha256).hexdigest().encode()
 
 
 def _stamp(path: Any) -> tuple[int, int, int] | None:

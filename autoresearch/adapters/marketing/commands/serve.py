@@ -1,0 +1,47 @@
+"""`autoresearch marketing serve` and `autoresearch marketing kill`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CampaignArgument = Annotated[Path, typer.Argument(help="The campaign folder.", show_default="the current folder")]
+
+
+def serve(
+    campaign: CampaignArgument = Path(),
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; one per core is right.")] = 2,
+    public_url: Annotated[
+        str, typer.Option(help="Where visitors reach the site; the self-test goes this way, through every cache.")
+    ] = "",
+) -> None:
+    """Serve the campaign's page, assign visitors and count them; a run may stop and resume meanwhile."""
+    from autoresearch.adapters.marketing.site.server import Server
+
+    stop = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Server(campaign, host=host, port=port, workers=workers, public_url=public_url) as server:
+            typer.echo(f"Serving {campaign} at {server.url} with {workers} workers; the self-test has passed.")
+            typer.echo("Everybody sees the incumbent until a run starts a test. Ctrl-C stops.")
+            server.watch(stop)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def kill(
+    campaign: CampaignArgument = Path(),
+    off: Annotated[bool, typer.Option("--off", help="Turn the switch off again.")] = False,
+) -> None:
+    """Show everybody the control at once and count nobody, until --off; servers follow within a second."""
+    from autoresearch.adapters.marketing.live import LiveFolder
+
+    LiveFolder.of(campaign).kill(not off)
+    typer.echo("The kill switch is off: tests go on." if off else "Killed: everybody sees the control, uncounted.")
