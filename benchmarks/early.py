@@ -46,19 +46,18 @@ from autoresearch.core.driver import run
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
 from autoresearch.core.memory import metric_from_json
 from autoresearch.core.proposers.knobs import find_knobs, turn_all
+from autoresearch.core.store import Store
 from autoresearch.core.workspace import Layout
 from benchmarks.overhead import Stopwatch
 
 SCHEDULES = (
     {"WARMDOWN": "0.1"},
     {"WARMDOWN": "0.3", "MATRIX_LR": "0.03"},
-    {"WARMDOWN": "1.0"},
     {"WARMUP": "0.1"},
     {"WARMUP": "0.4"},
     {"WARMUP": "0.4", "WARMDOWN": "0.2"},
     {"MATRIX_LR": "0.06", "EMBEDDING_LR": "0.4"},
     {"TOTAL_BATCH": "8192"},
-    {"TOTAL_BATCH": "2048"},
 )
 """Settings of `train.py` that move the learning to an earlier or a later part of the budget."""
 
@@ -200,15 +199,14 @@ def record(layout: Layout, proposer: str, seconds: float, experiments: int) -> N
     )
 
 
-def print_schedules(past: Past) -> None:
-    """Measure trainings with other schedules to their end and print what the rule would have done to them."""
-    baseline = [row for row in past.experiments if row.number == 0]
-    lessons = [row for row in past.experiments if row.outcome != "kept" or row.number == 0]
-    rule = past.rule(lessons)  # without later keeps the incumbent is the baseline
-    adapter = create_adapter({"preset": "cpu", "data": "sample"})
-    source = adapter.workspace_files()["train.py"]
-    start = [run.value for run in memory.undisturbed(past.measurements[baseline[0].id])]
-    print("schedules: value against the baseline, widest gap in parts of what the baseline gained after a third")
+def print_schedules(past: Past, layout: Layout) -> None:
+    """Measure the incumbent with other schedules to their end and print what the rule would have done to them."""
+    incumbent = memory.incumbent_of(past.experiments)
+    assert incumbent is not None, "a run without a measured baseline has nothing to replay"
+    rule, adapter = past.rule(past.experiments), create_adapter({"preset": "cpu", "data": "sample"})
+    source = Store.open(layout.root).read(incumbent.kept_commit or "", adapter.scope.editable).files["train.py"]
+    start = [run.value for run in memory.undisturbed(past.measurements[incumbent.id])]
+    print("schedules: value against the incumbent, widest gap in parts of what the incumbent gained after a third")
     with tempfile.TemporaryDirectory() as folder:
         adapter.prepare(Workspace(Path(folder)))
         for number, constants in enumerate(SCHEDULES):
@@ -221,7 +219,7 @@ def print_schedules(past: Past) -> None:
             print(f"  {described(rule, measured, sum(start) / len(start))}  {constants}", flush=True)
 
 
-def described(rule: EarlyRule, measured: Measurement, baseline: float) -> str:
+def described(rule: EarlyRule, measured: Measurement, incumbent: float) -> str:
     """Return one line about a training that was measured to its end."""
     ends = range(1, len(measured.curve) + 1)
     seen = [found for end in ends if (found := rule.outlook(measured.curve[:end], measured.seed)) is not None]
@@ -230,7 +228,7 @@ def described(rule: EarlyRule, measured: Measurement, baseline: float) -> str:
     cut = cut_of(rule, measured.curve, measured.seed)
     fate = "to its end" if cut is None else f"cut at {cut[0]:.0%}"
     gap = f"{widest.behind / widest.gained:5.2f} at {widest.share:.0%}"
-    return f"{measured.value - baseline:+.4f}  {gap}, lowest chance {lowest:.1%}, {fate:>10}"
+    return f"{measured.value - incumbent:+.4f}  {gap}, lowest chance {lowest:.1%}, {fate:>10}"
 
 
 def main() -> None:
@@ -250,7 +248,7 @@ def main() -> None:
         past = Past.read(layout)
         print_replay(past)
         if chosen.schedules:
-            print_schedules(past)
+            print_schedules(past, layout)
 
 
 if __name__ == "__main__":
