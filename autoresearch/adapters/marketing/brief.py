@@ -18,7 +18,7 @@ _KINDS = {"page": "a landing page", "email": "an e-mail", "ad": "an ad"}
 
 
 def brief(campaign: Campaign) -> str:
-    """Return goal, audience, metric, slots with their limits, facts and brand of a campaign, always byte for byte alike.
+    """Return goal, audience, metric, slots with limits, facts and brand; always the same bytes for the same campaign.
 
     Raises:
         TemplateFault: If a template is missing or does not parse.
@@ -29,19 +29,17 @@ def brief(campaign: Campaign) -> str:
 def _paragraphs(campaign: Campaign) -> Iterator[str]:
     kind = _KINDS[campaign.kind] + (f" ({campaign.platform})" if campaign.kind == "ad" else "")
     yield (
-        f"The artifact is the copy of {kind}, in copy.toml: a text for each slot of a template that stays as it is. Its "
-        f"language is {campaign.language}. People are assigned at random to the present copy or to yours, and what they "
-        "do decides."
+        f"The artifact is the copy of {kind}, in copy.toml: a text for each slot of a template that stays as it is. "
+        f"Its language is {campaign.language}. People are assigned at random to the present copy or to yours, and what "
+        "they do decides."
     )
     yield f"Goal: {campaign.goal.text}" + (f"\nAudience: {campaign.goal.audience}" if campaign.goal.audience else "")
     yield _metric(campaign.metric)
-    facts = read_facts(campaign.facts)
     if campaign.guardrails:
         yield f"Must not become more frequent: {', '.join(rail.name for rail in campaign.guardrails)}."
     yield "Slots, with the most characters that each may have:\n" + "\n".join(_slots(campaign))
-    yield "Facts, the only ones that may be claimed:\n" + "\n".join(
-        f"- {fact.text}" for fact in read_facts(campaign.facts)
-    )
+    facts = "\n".join(f"- {fact.text}" for fact in read_facts(campaign.facts))
+    yield f"Facts, the only ones that may be claimed:\n{facts}"
     if campaign.brand.strip():
         yield f"The brand, in its own words:\n{campaign.brand.strip()}"
     yield "\n".join(_rules(campaign))
