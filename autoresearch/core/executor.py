@@ -59,6 +59,7 @@ Message = Mapping[str, Any]
 # A training curve of thousands of points fits well into a line of 1 MiB; a child that sends more is broken or hostile.
 _MAX_MESSAGE_BYTES = 1 << 20
 _MAX_MESSAGES_BYTES = 16 << 20
+_MAX_STATUS_BYTES = 1 << 12
 # Output beyond the bound is dropped; a child that goes on to sixteen times the bound only burns the runner's processor.
 _OUTPUT_STOP_FACTOR = 16
 # One walk over the process table costs 1 to 5 ms; four a second stay near one per cent of a core.
@@ -538,7 +539,7 @@ class _Status:
     _text: bytes = b""
 
     def write(self, data: bytes) -> None:
-        self._text += data
+        self._text = (self._text + data)[:_MAX_STATUS_BYTES]
 
     def _told(self, word: str) -> str | None:
         lines = (line.partition(" ") for line in self._text.decode("ascii", "replace").splitlines())
@@ -548,23 +549,21 @@ class _Status:
         """Return the command's own exit status, as `Finished` has it."""
         if self.level is not Level.BUBBLEWRAP:
             return of_the_sandbox
-        ended = self._told("ended")
-        if ended is not None and of_the_sandbox >= 0:
+        ended = self._told("ended") or ""
+        if of_the_sandbox == 0 and ended.isdecimal() and int(ended) < 1 << 16:
             return os.waitstatus_to_exitcode(int(ended))
         return 128 - of_the_sandbox if of_the_sandbox > 128 else of_the_sandbox  # the launcher was killed
 
     def demand_started(self, log: Path) -> None:
         """Raise `EnvironmentNotReadyError` if the command was never reached."""
-        if not self.level.confines:
-            return
-        failed = self._told("failed")
-        if failed is not None:
+        ready, failed = self._told("ready") is not None, self._told("failed")
+        if failed is not None and not (ready and self.level is Level.BUBBLEWRAP):
             number, _, step = failed.partition(" ")
             error = OSError(int(number), os.strerror(int(number)))
             if step == "start":
                 raise _cannot_start(self.program, self.cwd, error)
             raise _sandbox_failed(self.level, f"it could not {step} ({error.strerror})")
-        if self._told("ready") is None:
+        if self.level.confines and not ready:
             raise _sandbox_failed(self.level, tail(log, lines=1) or "it ended without a word")
 
 

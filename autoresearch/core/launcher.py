@@ -1,21 +1,21 @@
 """The last step of ours inside a sandbox: take away what is left to take away, then become the command.
 
-Run as a script, `python -I -S launcher.py SPECIFICATION STATUS`, both numbers of open descriptors, so that nothing of
-the person's Python environment is loaded before the rules hold, and the start costs a few milliseconds. It imports
-nothing of this package and nothing large, which is why it reads `marshal` and not JSON.
+The runner compiles this file and hands the code over in memory to a bare interpreter (`python -I -S`), so that nothing
+of the person's Python environment is loaded before the rules hold, and the start costs a few milliseconds. It imports
+nothing of this package and nothing large.
 
-What it is to do was settled by the runner (`sandbox.py`), where the rules are explained: resource limits, a Landlock
-rule set and a seccomp filter, each one inherited by everything that the command starts, and none of them to be undone.
+What it is to do was settled by the runner (`sandbox.py`), where the rules are explained: resource limits and, where no
+bubblewrap stands around it, a Landlock rule set and a filter of system calls. All are inherited by everything that the
+command starts, and none can be undone.
 
-On STATUS it says `ready` before the command starts. It says how the command ended, as the system reports it, where it
-stays beside the command (bubblewrap makes 139 out of a signal 11). A fault of the machine is told there as well, as
-`failed` with the number and the step.
+On STATUS it says `ready` when the command starts. Where it stays beside the command, it says how that ended in the
+system's own terms (bubblewrap makes 139 out of a signal 11). A fault of the machine is told there as well, as `failed`
+with the number and the step; inside bubblewrap that is not believed after `ready`, since there a command can find the
+pipe through /proc. What it could say of its own end, it could as well do.
 """
 
 from __future__ import annotations
 
-import ctypes
-import marshal
 import os
 import resource
 import sys
@@ -26,33 +26,18 @@ if TYPE_CHECKING:
 
 _SYS_LANDLOCK_CREATE_RULESET, _SYS_LANDLOCK_ADD_RULE, _SYS_LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every processor
 _LANDLOCK_RULE_PATH_BENEATH = 1
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 4, 38, 22, 2
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
 
-class _Ruleset(ctypes.Structure):
-    """`struct landlock_ruleset_attr` of linux/landlock.h."""
+def main(spec: dict[str, Any], status: int) -> None:
+    """Apply the rules and run the command.
 
-    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
-
-
-class _PathBeneath(ctypes.Structure):
-    """`struct landlock_path_beneath_attr` of linux/landlock.h."""
-
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = (("allowed", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
-
-
-class _Filter(ctypes.Structure):
-    """`struct sock_fprog` of linux/filter.h."""
-
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
-def main(specification: int, status: int) -> None:
-    """Apply the rules and run the command."""
-    with open(specification, "rb") as file:
-        spec: dict[str, Any] = marshal.load(file)
+    Args:
+        spec: `argv`; `limits`, pairs of a resource's number and an amount; `stay` beside the command or become it;
+            `landlock`, rights handled, size of their structure and pairs of a path and rights below it, or None;
+            `seccomp`, a packet filter's program.
+        status: The descriptor to report on.
+    """
     os.set_inheritable(status, False)
     step = "limit the process"
     try:
@@ -60,15 +45,10 @@ def main(specification: int, status: int) -> None:
         for which, amount in spec["limits"]:
             _lower(which, amount)
         step = "confine the process"
-        libc = ctypes.CDLL(None, use_errno=True)
-        _demand(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         if spec["landlock"] is not None:
-            _landlock(libc, *spec["landlock"])
-        _seccomp(libc, spec["seccomp"])
+            _confine(spec["landlock"], spec["seccomp"])
         step = "start"
         if spec["stay"]:
-            # What is said on STATUS must be ours: without this, the command could open the pipe through /proc.
-            _demand(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
             _stay_beside(spec["argv"], status)
         else:
             os.write(status, b"ready\n")
@@ -85,31 +65,37 @@ def _lower(which: int, amount: int) -> None:
     resource.setrlimit(which, (amount, amount))
 
 
-def _landlock(libc: ctypes.CDLL, handled: tuple[int, int, int], size: int, rules: list[tuple[str, int]]) -> None:
-    attributes = _Ruleset(*handled)
-    ruleset = _demand(libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0))
+def _confine(landlock: tuple[tuple[int, int, int], int, list[tuple[str, int]]], seccomp: bytes) -> None:
+    """Lay a Landlock rule set and a filter of system calls upon this process."""
+    import ctypes  # takes milliseconds to load, and bubblewrap does without
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def demand(result: int) -> int:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), "")
+        return result
+
+    demand(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    handled, size, rules = landlock
+    # struct landlock_ruleset_attr: rights on files, rights on the network, scopes; 64 bits each
+    attributes = (ctypes.c_uint64 * 3)(*handled)
+    ruleset = demand(libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
     for path, allowed in rules:
         try:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # gone since the runner looked; what is not there needs no right
-        rule = _PathBeneath(allowed, descriptor)
-        _demand(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(rule), 0))
+        # struct landlock_path_beneath_attr: rights, 64 bits; descriptor, 32 bits
+        rule = allowed.to_bytes(8, sys.byteorder) + descriptor.to_bytes(4, sys.byteorder)
+        demand(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0))
         os.close(descriptor)
-    _demand(libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
+    demand(libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-
-
-def _seccomp(libc: ctypes.CDLL, program: bytes) -> None:
-    if program:
-        filter_ = _Filter(len(program) // 8, program)
-        _demand(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0))
-
-
-def _demand(result: int) -> int:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "")
-    return result
+    # struct sock_fprog: number of instructions, and where they are
+    program = ctypes.create_string_buffer(seccomp, len(seccomp))
+    head = (ctypes.c_size_t * 2)(len(seccomp) // 8, ctypes.addressof(program))
+    demand(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0))
 
 
 def _offer_to_the_oom_killer() -> None:
@@ -139,7 +125,3 @@ def _stay_beside(argv: list[str], status: int) -> None:
     _, ending = os.waitpid(child, 0)
     os.write(status, f"ended {ending}\n".encode())
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -43,6 +43,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import CodeType
 
 from autoresearch.core import bubblewrap, landlock, seccomp
 from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
@@ -233,41 +234,54 @@ def wrap(
     """
     confinement.check(cwd)
     private = _private_folder(stack)
-    devices = (*_DEVICES, *(gpu_devices() if confinement.gpu else ()))
-    readable = (*_system(confinement.gpu), *python_environment(), *confinement.readable)
+    system = (*_system(confinement.gpu), *python_environment())
     hidden = tuple(path.resolve() for path in confinement.hidden)
-    launch: dict[str, object] = {"argv": list(argv), "limits": list(limits.items()), "landlock": None, "stay": False}
+    gpus = gpu_devices() if confinement.gpu else ()
+    filter_ = seccomp.program(own_network=level is Level.BUBBLEWRAP) if seccomp.supported() else b""
+    # Bubblewrap reports a signal as an exit code, so that somebody inside must see how the command really ended.
+    launch: dict[str, object] = {
+        "argv": list(argv),
+        "limits": list(limits.items()),
+        "stay": level is Level.BUBBLEWRAP,
+        "landlock": None,
+        "seccomp": filter_,
+    }
     outer: tuple[str, ...] = ()
     descriptors: tuple[int, ...] = ()
+    home = private
     if level is Level.BUBBLEWRAP:
         home = bubblewrap.PRIVATE
+        files = {path: _opened(path, stack) for path in _etc()}
         arguments = bubblewrap.arguments(
-            readable=readable,
+            system=system,
+            readable=confinement.readable,
             writable=confinement.writable,
             hidden=hidden,
-            devices=devices[len(_DEVICES) :],  # it brings the common ones itself
+            devices=gpus,  # it brings the common ones itself
+            files=files,
             private=private,
+            nothing=_nothing(stack) if any(path.is_file() for path in hidden) else private,
             cwd=cwd.absolute(),
         )
-        descriptors = (_in_memory(b"".join(os.fsencode(part) + b"\0" for part in arguments), stack),)
-        outer = bubblewrap.command(*descriptors)
-        # It reports a signal as an exit code, so that somebody inside must see how the command really ended.
-        launch["stay"] = True
+        descriptors = tuple(files.values())
+        if filter_:
+            descriptors = (*descriptors, _in_memory(filter_, stack))
+            arguments += ["--seccomp", str(descriptors[-1])]
+        descriptors = (*descriptors, _in_memory(b"".join(os.fsencode(part) + b"\0" for part in arguments), stack))
+        outer = (*bubblewrap.command(descriptors[-1]), "--")
     else:
-        home = private / "tmp"
         rules = landlock.rules(
             landlock.abi(),
-            readable=(*readable, *_PROC),
-            listed=[path for path in _search_path() if path.is_dir()],
-            writable=(*confinement.writable, home),
-            devices=devices,
+            readable=(*system, *_etc(), *_PROC, *confinement.readable),
+            listed=[path for path in search_path() if path.is_dir()],
+            writable=(*confinement.writable, private),
+            devices=(*_DEVICES, *gpus),
             hidden=hidden,
         )
         launch["landlock"] = (rules.handled, rules.size, list(rules.allowed))
-    launch["seccomp"] = seccomp.program(own_network=level is Level.BUBBLEWRAP) if seccomp.supported() else b""
-    descriptors = (*descriptors, _in_memory(marshal.dumps(launch), stack))
+    descriptors = (*descriptors, _in_memory(marshal.dumps((_launcher(), launch)), stack))
     return Wrapped(
-        (*outer, sys.executable, "-I", "-S", str(_LAUNCHER), str(descriptors[-1]), str(status)),
+        (*outer, sys.executable, "-I", "-S", "-c", _LAUNCH, str(descriptors[-1]), str(status)),
         {**_without_places(env), "HOME": str(home), "TMPDIR": str(home)},
         (status, *descriptors),
         private,
@@ -279,23 +293,48 @@ def _without_places(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith("XDG_") and name not in ("TMP", "TEMP")}
 
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+_LAUNCH = """
+import marshal, sys
+with open(int(sys.argv[1]), "rb") as file:
+    code, spec = marshal.load(file)
+exec(code)
+main(spec, int(sys.argv[2]))
+"""
+
+
+@functools.cache
+def _launcher() -> CodeType:
+    """Return the launcher's code; compiling it takes longer than running it, and is the same for every process."""
+    path = Path(__file__).with_name("launcher.py")
+    return compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True)
 
 
 def _private_folder(stack: ExitStack) -> Path:
     """Make the command's own place for temporary files, gone when `stack` ends."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="autoresearch-sandbox-"))
-        stack.callback(_remove, folder)
-        (folder / "tmp").mkdir()
-        (folder / "shm").mkdir()
-        (folder / "nothing").touch(mode=0)
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"No folder for temporary files can be made in {tempfile.gettempdir()}: {error.strerror}.\n"
             "Free some space there, or name another folder in TMPDIR."
         ) from error
+    stack.callback(_remove, folder)
     return folder
+
+
+def _nothing(stack: ExitStack) -> Path:
+    """Make a file that nobody can read, to lay over others."""
+    descriptor, name = tempfile.mkstemp(prefix="autoresearch-nothing-")
+    stack.callback(os.remove, name)
+    os.fchmod(descriptor, 0)
+    os.close(descriptor)
+    return Path(name)
+
+
+def _opened(path: Path, stack: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def _remove(folder: Path) -> None:
@@ -322,26 +361,8 @@ def _in_memory(content: bytes, stack: ExitStack) -> int:
 
 _DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom"))
 # Of /etc what libraries read and what holds no secret.
-_ETC = (
-    "alternatives",
-    "group",
-    "host.conf",
-    "hosts",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "locale.alias",
-    "localtime",
-    "mime.types",
-    "nsswitch.conf",
-    "nvidia",
-    "OpenCL",
-    "os-release",
-    "passwd",
-    "ssl/certs",
-    "timezone",
-)
-_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/rocm")
+_ETC = ("group", "hosts", "ld.so.cache", "localtime", "nsswitch.conf", "passwd")
+_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/etc/alternatives")
 # The kernel's figures, and the process's own entry. Those of other processes show command lines.
 _PROC = tuple(
     Path("/proc", name)
@@ -363,11 +384,19 @@ _PROC = tuple(
 )
 
 
-def _system(gpu: bool) -> list[Path]:
-    """Return the folders and files of the operating system that programs need."""
-    figures = ("/sys",) if gpu else ("/sys/devices/system", "/sys/kernel/mm")
-    paths = [*map(Path, (*_FOLDERS, *figures)), *(Path("/etc", name) for name in _ETC)]
-    return [path for path in paths if _reachable(path)]
+# What drivers of GPUs want beside their device files.
+_GPU_FOLDERS = ("/sys", "/opt/rocm", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan")
+
+
+@functools.cache
+def _system(gpu: bool) -> tuple[Path, ...]:
+    """Return the folders of the operating system that programs need."""
+    names = (*_FOLDERS, *(_GPU_FOLDERS if gpu else ("/sys/devices/system",)))
+    return tuple(filter(_reachable, map(Path, names)))
+
+
+def _etc() -> list[Path]:
+    return [path for path in (Path("/etc", name) for name in _ETC) if _reachable(path)]
 
 
 def _reachable(path: Path) -> bool:
@@ -388,7 +417,7 @@ def python_environment() -> tuple[Path, ...]:
     paths |= {Path(sys.executable).resolve(), Path(__file__).parents[1]}
     if site.ENABLE_USER_SITE:
         paths.add(Path(site.getusersitepackages()))
-    for entry in _search_path():
+    for entry in search_path():
         paths |= set(_importable(entry))
     return tuple(sorted(filter(_reachable, paths)))
 
@@ -405,11 +434,22 @@ def _of_prefix(prefix: Path) -> Iterator[Path]:
     yield from (prefix / "lib").glob("libpython*")
 
 
-def _search_path() -> list[Path]:
-    """Return where modules are looked for outside the Python installation, as with `pip install -e` and PYTHONPATH."""
-    prefixes = (sys.prefix, sys.base_prefix)
-    entries = [Path(entry) for entry in sys.path if Path(entry).is_absolute() and not entry.startswith(prefixes)]
-    return [entry for entry in entries if entry != Path.cwd() and _reachable(entry)]
+@functools.cache
+def search_path() -> tuple[Path, ...]:
+    """Return where modules are looked for outside the Python installation, as with `pip install -e` and PYTHONPATH.
+
+    The folder of this process's own script, and its working directory, are none of the command's business.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    ours = {Path.cwd(), *([Path(main).parent.absolute()] if main else [])}
+    ours -= {Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    prefixes = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix)]
+    entries = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
+    return tuple(
+        entry
+        for entry in dict.fromkeys(entries)
+        if entry not in ours and _reachable(entry) and not any(entry.is_relative_to(prefix) for prefix in prefixes)
+    )
 
 
 def _importable(entry: Path) -> Iterator[Path]:
