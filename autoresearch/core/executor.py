@@ -542,16 +542,17 @@ class _Status:
         self._text = (self._text + data)[:_MAX_STATUS_BYTES]
 
     def _told(self, word: str) -> str | None:
+        """Return what followed a word when it was said last; None where it was not said."""
         lines = (line.partition(" ") for line in self._text.decode("ascii", "replace").splitlines())
-        return next((rest for first, _, rest in lines if first == word), None)
+        return next((rest for first, _, rest in reversed(list(lines)) if first == word), None)
 
     def returncode(self, of_the_sandbox: int) -> int:
         """Return the command's own exit status, as `Finished` has it."""
         if self.level is not Level.BUBBLEWRAP:
             return of_the_sandbox
-        ended = self._told("ended") or ""
-        if of_the_sandbox == 0 and ended.isdecimal() and int(ended) < 1 << 16:
-            return os.waitstatus_to_exitcode(int(ended))
+        ended = self._told("ended")
+        if of_the_sandbox == 0 and ended is not None and re.fullmatch(r"-?\d{1,3}", ended):
+            return int(ended)
         return 128 - of_the_sandbox if of_the_sandbox > 128 else of_the_sandbox  # the launcher was killed
 
     def demand_started(self, log: Path) -> None:

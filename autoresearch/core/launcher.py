@@ -123,5 +123,5 @@ def _stay_beside(argv: list[str], status: int) -> None:
         raise OSError(int(failed), "")
     os.write(status, b"ready\n")
     _, ending = os.waitpid(child, 0)
-    os.write(status, f"ended {ending}\n".encode())
+    os.write(status, f"ended {os.waitstatus_to_exitcode(ending)}\n".encode())
     os._exit(0)

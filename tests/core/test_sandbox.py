@@ -404,7 +404,7 @@ def test_launcher_killed_from_inside(folder: Path):
     assert "SIGKILL" in ending(folder, "import time; os.kill(os.getppid(), 9); time.sleep(20)", Level.BUBBLEWRAP)
 
 
-@pytest.mark.parametrize("words", ["failed 28 start", "ended 99999999", "ended nonsense", "ended 127"])
+@pytest.mark.parametrize("words", ["failed 28 start", "ended 99999999", "ended nonsense", "ended 0", "x" * 9000])
 def test_forged_report_of_the_launcher(folder: Path, words: str):
     """A command that writes into the launcher's pipe cannot blame the machine for its end, nor upset the runner."""
     need(Level.BUBBLEWRAP)
@@ -417,7 +417,8 @@ def test_forged_report_of_the_launcher(folder: Path, words: str):
             pass
     sys.exit(4)
     """
-    assert re.fullmatch("ended with exit code 4|was killed by signal 127", ending(folder, code, Level.BUBBLEWRAP))
+    # Too much of it leaves no room for what the launcher has to say; then it is the sandbox's own exit code.
+    assert ending(folder, code, Level.BUBBLEWRAP) == f"ended with exit code {0 if len(words) > 4096 else 4}"
 
 
 def test_wall_limit(level: Level, folder: Path):
