@@ -253,7 +253,7 @@ class MlAdapter:
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
         shutil.copyfile(artifact / TRAIN_PY, output / TRAIN_PY)
-        trained = train(plan, artifact / TRAIN_PY, output, run)
+        trained = train(plan, artifact / TRAIN_PY, output, run, self._load_judge)
         scored = score(plan, output / TRAIN_PY, output, run)
         seconds = time.monotonic() - began
         self._describe_output(plan, scored.value, output)

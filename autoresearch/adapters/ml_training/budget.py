@@ -140,9 +140,14 @@ class LoadJudge:
         self._last: deque[float] = deque(maxlen=3)
 
     def disturbance(self, load: Load) -> str | None:
-        """Return why a training with this load should not be judged; None when all was well."""
-        usual = statistics.median(self._last) if len(self._last) == 3 else 0.0
+        """Return why a training with this load should not be judged, and remember the load; None when all was well."""
+        reason = self.so_far(load)
         self._last.append(load.own_share)
+        return reason
+
+    def so_far(self, load: Load) -> str | None:
+        """Return why a training with this load, were it to end now, should not be judged."""
+        usual = statistics.median(self._last) if len(self._last) == 3 else 0.0
         if self._clock != "cpu" or self._min_cpu_share == 0:
             return None
         had = (

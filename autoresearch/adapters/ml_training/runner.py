@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from autoresearch.adapters.ml_training import devices
-from autoresearch.adapters.ml_training.budget import WARMUP_CEILING_SECONDS, Load, LoadSample
+from autoresearch.adapters.ml_training.budget import WARMUP_CEILING_SECONDS, Load, LoadJudge, LoadSample
 from autoresearch.adapters.ml_training.presets import Preset
 from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, write_task
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunContext, Split
@@ -113,7 +113,7 @@ def train_task(plan: Plan, train_py: Path, output: Path) -> TrainTask:
     )
 
 
-def train(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Trained:
+def train(plan: Plan, train_py: Path, output: Path, run: RunContext, load_judge: LoadJudge) -> Trained:
     """Train a candidate in a process of its own.
 
     Args:
@@ -121,6 +121,7 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Trained:
         train_py: The candidate's script.
         output: Directory for the weights, where the candidate's process never could write.
         run: Where to log and report.
+        load_judge: Spares a training from being cut that got too little of a processor: it is measured again anyway.
 
     Raises:
         CandidateError: If the training crashes, diverges, does not keep to its budget, or is cut for being hopeless.
@@ -133,7 +134,8 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext) -> Trained:
     confinement = Confinement(
         readable=(train_py, task.train_dir, path), writable=(task.output,), gpu=plan.device.startswith("cuda")
     )
-    watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared), run.hopeless)
+    watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared), run.hopeless, load_judge.so_far)
+    watch.budget_seconds = plan.budget_seconds
     limits = _training_limits(plan, run.scratch)
     finished = _run_module("train_process", path, plan, run, limits, watch.receive, level, confinement)
     _demand_success(finished, run.log, watch, plan)
@@ -267,6 +269,8 @@ class _TrainingWatch:
     progress: Callable[[float, str], None]
     bits_per_byte_of_nats: float
     hopeless: Callable[[float, float], str | None] = never_hopeless
+    disturbance: Callable[[Load], str | None] = lambda load: None
+    budget_seconds: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
     counts: dict[str, float] = field(default_factory=dict)
     faults: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -293,8 +297,16 @@ class _TrainingWatch:
     def _cut_if_hopeless(self, share: float, bits: float) -> None:
         """Raise what makes the executor end the training with all its processes."""
         reason = self.hopeless(share, bits)
-        if reason is not None:
+        if reason is not None and not self._disturbed(share):
             raise CandidateError(reason, early=True)
+
+    def _disturbed(self, share: float) -> bool:
+        """Say whether the training got too little of a processor so far, so that its curve is behind for that."""
+        if self._before is None:
+            return False
+        # Right for a budget of processor seconds; the others, on the wall, are never called disturbed.
+        own = self._before.own + share * self.budget_seconds
+        return self.disturbance(Load.between(self._before, LoadSample.take(own))) is not None
 
     def load(self) -> Load:
         """How the processors were shared from the start of the clock to the end of the training."""

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from autoresearch.adapters.ml_training.adapter import MlAdapter
-from autoresearch.adapters.ml_training.budget import Load, LoadSample
+from autoresearch.adapters.ml_training.budget import Load, LoadJudge, LoadSample
 from autoresearch.adapters.ml_training.presets import PRESETS
 from autoresearch.adapters.ml_training.runner import (
     Plan,
@@ -69,12 +69,27 @@ def test_a_training_that_the_loop_finds_hopeless_is_cut_at_once() -> None:
     assert asked == [(0.4, 1.5), (0.6, 1.0)]
 
 
+def test_a_training_without_a_processor_is_not_cut() -> None:
+    """Its curve is behind because others kept the processor; it goes on to its end and is then measured again."""
+    watch = _TrainingWatch(lambda share, text: None, 1.0, lambda share, value: "far behind")
+    judge = LoadJudge(clock="cpu", min_cpu_share=0.25)
+    watch.disturbance, watch.budget_seconds = judge.so_far, 10.0
+    watch.receive(STARTED)
+    assert watch._before is not None
+    watch._before = replace(watch._before, wall=watch._before.wall - 100.0)
+    watch.receive({"kind": "progress", "share": 0.6, "loss": 2.0})  # 6 processor seconds in 100
+    watch._before = replace(watch._before, wall=watch._before.wall + 90.0)
+    with pytest.raises(CandidateError, match="far behind"):
+        watch.receive({"kind": "progress", "share": 0.7, "loss": 2.0})
+
+
 def test_a_cut_ends_the_training_process_before_its_budget(plan: Plan, artifact: Path, run: RunContext) -> None:
     """The process is gone when the error arrives: nothing of a cut training goes on using the processor."""
+    free = LoadJudge(clock="cpu", min_cpu_share=0.0)
     cut = replace(run, hopeless=lambda share, value: f"hopeless at {share}")
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(CandidateError, match="hopeless at") as caught:
-        train(replace(plan, budget_seconds=60.0), artifact / "train.py", run.scratch / "output", cut)
+        train(replace(plan, budget_seconds=60.0), artifact / "train.py", run.scratch / "output", cut, free)
     assert caught.value.early
     assert set(psutil.Process().children(recursive=True)) <= before
 
