@@ -56,7 +56,7 @@ def _pattern(word: str) -> re.Pattern[str]:
         return re.compile(re.escape(plain))
     *first, last = re.split(r"[\s-]+", plain)
     parts = [re.escape(part) for part in first]
-    return re.compile(r"(?<!\w)" + r"[\s\-]*".join([*parts, _forms(last)]) + r"(?!\w)")
+    return re.compile(r"(?<!\w)" + "[\\s\\-\u2010]*".join([*parts, _forms(last)]) + r"(?!\w)")
 
 
 def _forms(word: str) -> str:

@@ -76,7 +76,7 @@ TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "superlative",
         _any(
-            r"(?<!all the )(?<!at )(?<!your )best(?! (?:wishes|regards|before|of luck|served)\b)|the only|the most",
+            r"(?<!all the )(?<!at )(?<!your )best(?! (?:wishes|regards|before|of luck|served)\b)|the only|the most \w+",
             r"most (?!of\b)\w+(?:ed|ive|ful|able|ible|ant|ent|al|ous|ular|ing|ic)",
             r"beste[nrsm]?|größte[nrsm]?|schnellste[nrsm]?|einfachste[nrsm]?|einzige[nrsm]?|am \w+sten",
             r"(?:le|la|les) (?:plus|meilleure?s?|seule?s?)|(?:el|la|los|las) (?:mejor(?:es)?|únic[oa]s?)",

@@ -39,8 +39,8 @@ class Claim:
     Attributes:
         shown: As the text has it.
         kind: `number`, or the family of a telling word (`free`, `superlative`).
-        readings: For numbers, every (value, unit) that may be meant: 10.000 may be ten or ten thousand.
-        word: For superlatives and comparisons the word itself, since fastest is not cheapest.
+        readings: For numbers, every (value, unit) that may be meant: 1.234 may be a thousand or a little over one.
+        word: The word itself where others of its family do not stand for it: fastest is not cheapest.
         near: Telling words beside it, the following ones if there are any.
         around: More words of its sentence.
         negated: Whether a "not" stands right before it.
@@ -119,7 +119,7 @@ def claims_in(text: str) -> Iterator[Claim]:
                 yield _claim(sentence, span, "number", readings=readings)
 
 
-_BY_WORD = frozenset({"superlative", "comparison", "proof"})
+_BY_WORD = frozenset({"superlative", "comparison", "proof", "scarcity", "absolute", "price"})
 _NOT_FACTS = re.compile(r"\b(never|not|nie|nicht|jamais|nunca|mai)\b", re.IGNORECASE)
 _ITEM = re.compile(r"[-*+]\s+|\d+[.)]\s+|\|")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -127,7 +127,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 def plain(text: str) -> str:
     """Return a text with one spelling for what looks alike: digits, spaces, quotes, dates."""
-    text = unicodedata.normalize("NFKC", text).replace("’", "'").replace("‑", "-").replace("−", "-")
+    text = unicodedata.normalize("NFKC", text).replace("’", "'").replace("\u2010", "-").replace("−", "-")
     text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
     text = re.sub(r"\b(n[or])\. (?=\d)", r"\1.", text, flags=re.IGNORECASE)  # no. 1 does not end a sentence
     text = re.sub(r"\b(\d{4})-(\d{2})-(\d{2})\b", lambda m: _date(m[3], m[2], m[1], m[0]), text)
@@ -236,7 +236,8 @@ def _read(number: str) -> set[Decimal]:
     if len(parts[-1]) != 3 or (len(marks) > 1 and marks[-1] != marks[0]):
         return {Decimal(f"{''.join(parts[:-1])}.{parts[-1]}").normalize()}
     values = {Decimal("".join(parts))}
-    if len(marks) == 1 and marks[0] in ".,":
+    # Nobody writes 1.2 as 1.200, but 1.234 may be either.
+    if len(marks) == 1 and marks[0] in ".," and number[-1] != "0":
         values.add(Decimal(f"{parts[0]}.{parts[1]}").normalize())
     return values
 
@@ -275,7 +276,9 @@ def _same_claim(own: Claim, claim: Claim) -> bool:
         return False
     if claim.kind == "number":
         return any(_same_quantity(a, b) for a in own.readings for b in claim.readings)
-    return own.negated == claim.negated and (not claim.word or same_word(own.word, claim.word))
+    if own.negated != claim.negated:
+        return False
+    return own.word == claim.word or (" " not in claim.word and same_word(own.word, claim.word))
 
 
 def _same_quantity(own: tuple[Decimal, str], claimed: tuple[Decimal, str]) -> bool:
