@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoresearch.adapters.ml_training import create_adapter
+from autoresearch.adapters.ml_training.adapter import MlAdapter
 from autoresearch.adapters.ml_training.presets import set_constants
 from autoresearch.core import (
     CostEstimate,
@@ -200,35 +201,47 @@ def record(layout: Layout, proposer: str, seconds: float, experiments: int) -> N
 
 
 def print_schedules(past: Past, layout: Layout) -> None:
-    """Measure the incumbent with other schedules to their end and print what the rule would have done to them."""
+    """Measure the incumbent with other schedules to their end and print what the rule would have done to them.
+
+    The incumbent itself is measured anew first, as the machine may be busier than it was: that curve is the one beside.
+    """
     incumbent = memory.incumbent_of(past.experiments)
     assert incumbent is not None, "a run without a measured baseline has nothing to replay"
-    rule, adapter = past.rule(past.experiments), create_adapter({"preset": "cpu", "data": "sample"})
+    adapter = create_adapter({"preset": "cpu", "data": "sample"})
     source = Store.open(layout.root).read(incumbent.kept_commit or "", adapter.scope.editable).files["train.py"]
-    start = [run.value for run in memory.undisturbed(past.measurements[incumbent.id])]
     print("schedules: value against the incumbent, widest gap in parts of what the incumbent gained after a third")
     with tempfile.TemporaryDirectory() as folder:
         adapter.prepare(Workspace(Path(folder)))
+        fresh = measured(adapter, source, past.budget_seconds, Path(folder) / "incumbent")
+        past.measurements[incumbent.id] = [
+            MeasurementRow(experiment_id=incumbent.id, value=fresh.value, seed=0, curve=[list(p) for p in fresh.curve])
+        ]
+        rule = past.rule(past.experiments)
         for number, constants in enumerate(SCHEDULES):
-            root = Path(folder) / str(number)
-            (root / "artifact").mkdir(parents=True)
-            (root / "scratch").mkdir()
-            (root / "artifact" / "train.py").write_text(set_constants(source, constants), encoding="utf-8")
-            context = RunContext(root / "log", root / "scratch", budget_seconds=past.budget_seconds)
-            measured = adapter.measure(root / "artifact", seed=0, split=Split.SEARCH, run=context)
-            print(f"  {described(rule, measured, sum(start) / len(start))}  {constants}", flush=True)
+            text = set_constants(source, constants)
+            found = measured(adapter, text, past.budget_seconds, Path(folder) / str(number))
+            print(f"  {described(rule, found, fresh.value)}  {constants}", flush=True)
 
 
-def described(rule: EarlyRule, measured: Measurement, incumbent: float) -> str:
+def measured(adapter: MlAdapter, source: str, seconds: float | None, root: Path) -> Measurement:
+    """Measure a script to its end."""
+    (root / "artifact").mkdir(parents=True)
+    (root / "scratch").mkdir()
+    (root / "artifact" / "train.py").write_text(source, encoding="utf-8")
+    context = RunContext(root / "log", root / "scratch", budget_seconds=seconds)
+    return adapter.measure(root / "artifact", seed=0, split=Split.SEARCH, run=context)
+
+
+def described(rule: EarlyRule, run: Measurement, incumbent: float) -> str:
     """Return one line about a training that was measured to its end."""
-    ends = range(1, len(measured.curve) + 1)
-    seen = [found for end in ends if (found := rule.outlook(measured.curve[:end], measured.seed)) is not None]
+    ends = range(1, len(run.curve) + 1)
+    seen = [found for end in ends if (found := rule.outlook(run.curve[:end], run.seed)) is not None]
     widest = max(seen, key=lambda outlook: outlook.behind)
     lowest = min(outlook.chance for outlook in seen)
-    cut = cut_of(rule, measured.curve, measured.seed)
+    cut = cut_of(rule, run.curve, run.seed)
     fate = "to its end" if cut is None else f"cut at {cut[0]:.0%}"
     gap = f"{widest.behind / widest.gained:5.2f} at {widest.share:.0%}"
-    return f"{measured.value - incumbent:+.4f}  {gap}, lowest chance {lowest:.1%}, {fate:>10}"
+    return f"{run.value - incumbent:+.4f}  {gap}, lowest chance {lowest:.1%}, {fate:>10}"
 
 
 def main() -> None:
