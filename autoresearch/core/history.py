@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoresearch.core import live, memory
 from autoresearch.core.adapter import ArmTotals, Metric, Split
-from autoresearch.core.decision import Look, Policy
+from autoresearch.core.decision import Evidence, Look, Policy
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
 
 
@@ -19,6 +21,7 @@ class History:
         self._ledger = ledger
         self._run_id = run_id
         self._sequence = 0
+        self._records: dict[float | None, tuple[int, memory.Record]] = {}
         self.experiments: list[Experiment] = []
         self.measurements: dict[int, list[MeasurementRow]] = {}
         self.looks: dict[int, tuple[Look, ...]] = {}  # of live tests, by experiment id
@@ -38,4 +41,21 @@ class History:
         """Return what a policy believes of the incumbent; no gain without a policy."""
         if any(self.looks.values()):
             return live.belief(policy, metric, self.experiments, self.looks)
-        return memory.belief(policy, metric, self.experiments, self.measurements, self.calibration)
+        known = None if policy is None else self.evidence(metric)
+        return memory.belief_from(policy, metric, self.experiments, self.measurements, known)
+
+    def evidence(
+        self, metric: Metric, current: Experiment | None = None, rows: Sequence[MeasurementRow] = ()
+    ) -> Evidence:
+        """Return all that a policy may know: `memory.evidence` of this history, at the cost of what is new.
+
+        Args:
+            metric: What is measured.
+            current: The experiment in flight; None where only the history counts.
+            rows: Its measurements so far.
+        """
+        taken, record = self._records.get(metric.noise) or (0, memory.Record(metric.noise, self.calibration))
+        for experiment in self.experiments[taken:]:
+            record.add(experiment, self.measurements[experiment.id])
+        self._records[metric.noise] = (len(self.experiments), record)
+        return record.evidence(metric, current, rows)

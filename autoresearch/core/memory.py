@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from datetime import datetime
 from autoresearch.core.adapter import ArmTotals, Direction, Measurement, Metric, MetricKind, Outcome
 from autoresearch.core.decision import Evidence, Look, Noise, PastEvidence, Policy
 from autoresearch.core.decision.early import Duel, EarlyRule
-from autoresearch.core.decision.noise import estimate_noise
+from autoresearch.core.decision.noise import Replicates
 from autoresearch.core.ledger import Experiment, FreshMeasurement, MeasurementRow, ProposalRow
 from autoresearch.core.proposers import Change, PastExperiment
 
@@ -18,6 +19,11 @@ MAX_FAILED_PROPOSALS = 10
 
 PLATEAU_LENGTH = 4
 """Experiments of one category in a row without a keep after which the next ideas come from another category."""
+
+NOISE_EVERY = 1.1
+"""The noise is estimated anew when its degrees of freedom have grown by this factor."""
+
+ARMS = ("control", "treatment")
 
 _JUDGED = {Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value}
 
@@ -62,20 +68,78 @@ def looks_of(rows: Sequence[MeasurementRow]) -> tuple[Look, ...]:
     looks: list[Look] = []
     for last in sorted({row.look for row in judged}):
         so_far = [row for row in judged if row.look <= last]
-        control = [row.value for row in so_far if row.arm == "control"]
-        treatment = [row.value for row in so_far if row.arm == "treatment"]
-        looks.append(Look(ArmTotals.of("control", control), ArmTotals.of("treatment", treatment)))
+        control, treatment = (_by_seed(so_far, arm) for arm in ARMS)
+        pairs = [control[seed] * treatment[seed] for seed in control if seed in treatment]
+        totals = [ArmTotals.of(arm, [row.value for row in so_far if row.arm == arm]) for arm in ARMS]
+        looks.append(Look(totals[0], totals[1], math.fsum(pairs) if pairs else None))
     return tuple(looks)
+
+
+def _by_seed(rows: Sequence[MeasurementRow], arm: str) -> dict[int, float]:
+    return {row.seed: row.value for row in rows if row.arm == arm}
 
 
 def past_evidence(experiments: Sequence[Experiment], measurements: Measurements) -> tuple[PastEvidence, ...]:
     """Return what later decisions may know of earlier experiments, the baseline at the head."""
-    past: list[PastEvidence] = []
+    record = Record()
     for experiment in experiments:
-        looks = looks_of(measurements.get(experiment.id, ()))
+        record.add(experiment, measurements.get(experiment.id, ()))
+    return record.past
+
+
+class Record:
+    """What decisions may know of the finished experiments of a run, kept up to date one by one.
+
+    The noise is estimated anew when its degrees of freedom have grown by `NOISE_EVERY`: in between no verdict would
+    change, and what was reckoned in its units stays good.
+
+    Args:
+        stated_noise: Standard deviation that the adapter states; None where it states none.
+        calibration: Totals of the calibration, one group per artifact.
+    """
+
+    def __init__(self, stated_noise: float | None = None, calibration: Sequence[ArmTotals] = ()) -> None:
+        self.past: tuple[PastEvidence, ...] = ()
+        self.noise: Noise | None = None
+        self._stated = stated_noise
+        self._replicates = Replicates()
+        self._estimate_at = 0.0
+        self._blocks: dict[int, int] = {}
+        for group in calibration:
+            self._replicates.add_group(group)
+        self._estimate()
+
+    def add(self, experiment: Experiment, rows: Sequence[MeasurementRow]) -> None:
+        """Take in the next finished experiment."""
+        judged = undisturbed(rows)
+        for arm in ARMS:
+            self._replicates.add([(row.seed, row.value) for row in judged if row.arm == arm])
+        self._estimate()
+        looks = looks_of(rows)
         if experiment.outcome in _JUDGED and looks and looks[-1].treatment.n > 0:
-            past.append(PastEvidence(looks[-1], kept=experiment.outcome == Outcome.KEPT.value))
-    return tuple(past)
+            kept, block = experiment.outcome == Outcome.KEPT.value, self.block(experiment)
+            self._blocks.setdefault(experiment.session_id, block)
+            self.past = (*self.past, PastEvidence(looks[-1], kept, block, looks[:-1]))
+
+    def block(self, experiment: Experiment) -> int:
+        """Return which session with a judged experiment this is, counted from 0."""
+        return self._blocks.get(experiment.session_id, len(self._blocks))
+
+    def _estimate(self) -> None:
+        replicates = self._replicates
+        if replicates.dof + replicates.other_dof >= self._estimate_at:
+            self.noise = replicates.noise(self._stated)
+            self._estimate_at = NOISE_EVERY * (replicates.dof + replicates.other_dof)
+
+    def evidence(
+        self, metric: Metric, current: Experiment | None = None, rows: Sequence[MeasurementRow] = ()
+    ) -> Evidence:
+        """Return all that a policy may know of the current experiment, with its measurements so far."""
+        noise = self.noise
+        if noise is None and current is not None:
+            noise = noise_of(metric, {current.id: rows})
+        block = self.block(current) if current is not None else 0
+        return Evidence(metric, looks_of(rows), noise, self.past, block)
 
 
 def calibration_groups(rows: Sequence[FreshMeasurement]) -> tuple[ArmTotals, ...]:
@@ -89,13 +153,14 @@ def calibration_groups(rows: Sequence[FreshMeasurement]) -> tuple[ArmTotals, ...
 
 def noise_of(metric: Metric, measurements: Measurements, calibration: Sequence[ArmTotals] = ()) -> Noise | None:
     """Return the spread between measurements of one artifact, from every replicate of the run and its calibration."""
-    groups = [
-        ArmTotals.of(arm, values)
-        for rows in measurements.values()
-        for arm in ("control", "treatment")
-        if len(values := [row.value for row in undisturbed(rows) if row.arm == arm]) > 1
-    ]
-    return estimate_noise([*groups, *calibration], metric.noise)
+    replicates = Replicates()
+    for rows in measurements.values():
+        judged = undisturbed(rows)
+        for arm in ARMS:
+            replicates.add([(row.seed, row.value) for row in judged if row.arm == arm])
+    for group in calibration:
+        replicates.add_group(group)
+    return replicates.noise(metric.noise)
 
 
 def evidence(
@@ -105,11 +170,15 @@ def evidence(
     current: Experiment | None = None,
     calibration: Sequence[ArmTotals] = (),
 ) -> Evidence:
-    """Return all that a policy may know; without a current experiment only the history counts."""
-    looks = looks_of(measurements.get(current.id, ())) if current is not None else ()
-    earlier = [row for row in experiments if current is None or row.number < current.number]
-    noise = noise_of(metric, measurements, calibration)
-    return Evidence(metric, looks, noise, past_evidence(earlier, measurements))
+    """Return all that a policy may know; without a current experiment only the history counts.
+
+    Reads the whole history; `History.evidence` reads what is new.
+    """
+    record = Record(metric.noise, calibration)
+    for experiment in experiments:
+        if current is None or experiment.number < current.number:
+            record.add(experiment, measurements.get(experiment.id, ()))
+    return record.evidence(metric, current, measurements.get(current.id, ()) if current is not None else ())
 
 
 def early_rule(
@@ -192,10 +261,22 @@ def belief(
     calibration: Sequence[ArmTotals] = (),
 ) -> Belief:
     """Return what the policy believes of the incumbent, from the whole history of the run; no gain without a policy."""
+    known = evidence(metric, experiments, measurements, calibration=calibration)
+    return belief_from(policy, metric, experiments, measurements, known)
+
+
+def belief_from(
+    policy: Policy | None,
+    metric: Metric,
+    experiments: Sequence[Experiment],
+    measurements: Measurements,
+    known: Evidence | None,
+) -> Belief:
+    """Return `belief` from evidence that is at hand; it may be None without a policy."""
     start = baseline_value(experiments, measurements)
-    if policy is None or start is None or incumbent_of(experiments) is None:
+    if policy is None or known is None or start is None or incumbent_of(experiments) is None:
         return Belief(start, start if policy is not None else None, None)
-    gain = policy.believed_gain(evidence(metric, experiments, measurements, calibration=calibration))
+    gain = policy.believed_gain(known)
     return Belief(start, start + metric.direction.sign * gain, gain)
 
 

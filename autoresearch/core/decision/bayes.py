@@ -148,13 +148,13 @@ class BayesPolicy:
     """
 
     def __init__(
-        self, keep_at: float = 0.6, drop_below: float = 0.2, max_looks: int = 2, *, drifting: bool = True
+        self, keep_at: float = 0.8, drop_below: float = 0.5, max_looks: int = 2, *, drifting: bool = True
     ) -> None:
         if not 0.0 < keep_at < 1.0:
-            raise ValueError(f"keep_at is a probability between 0 and 1, not {keep_at}; 0.6 is the default.")
+            raise ValueError(f"keep_at is a probability between 0 and 1, not {keep_at}; 0.8 is the default.")
         if not 0.0 <= drop_below <= keep_at:
             raise ValueError(
-                f"drop_below must lie between 0 and keep_at ({keep_at}), not {drop_below}; 0.2 is the default."
+                f"drop_below must lie between 0 and keep_at ({keep_at}), not {drop_below}; 0.5 is the default."
             )
         if max_looks < 1:
             raise ValueError(f"max_looks must be 1 or more, not {max_looks}; 2 is the default.")
@@ -201,20 +201,21 @@ class BayesPolicy:
 
     def _verdict(self, case: _Case, judged: Judged, known: Standing, block: int) -> tuple[Decision, tuple[str, ...]]:
         """Return the decision and, where it is to look again, at which arm."""
-        if judged.p_better < self._drop_below:
+        p_better, look = judged.p_better, case.looks[-1]
+        if p_better < self._drop_below:
             return Decision.REVERT, ()
-        look = case.looks[-1]
-        if known.due(block) and not look.control.n and judged.p_better < CLEAR:
+        if known.due(block) and not look.control.n and p_better < CLEAR:
             return Decision.CONTINUE, ("control",)
-        if look.treatment.n < self._max_looks and judged.p_better < CLEAR:
-            arms = ("treatment", "control") if look.control.n < look.treatment.n else ("treatment",)
-            best = min(arms, key=case.variance_after)
-            again = value_of_run(case.seen, case.variance_after(best), known.weights)
-            if again > VOI * value_of_candidate(case.fresh_variance, known.weights):
-                return Decision.CONTINUE, (best,)
-        if look.treatment.n >= FINALN and FINAL:
+        if p_better >= self._keep_at:
+            return Decision.KEEP, ()
+        if look.treatment.n >= self._max_looks:
             return (Decision.KEEP if judged.expected > 0 else Decision.REVERT), ()
-        return (Decision.KEEP if judged.p_better >= self._keep_at else Decision.REVERT), ()
+        arms = ("treatment", "control") if look.control.n < look.treatment.n else ("treatment",)
+        best = min(arms, key=case.variance_after)
+        again = value_of_run(case.seen, case.variance_after(best), known.weights)
+        if again > VOI * value_of_candidate(case.fresh_variance, known.weights):
+            return Decision.CONTINUE, (best,)
+        return (Decision.KEEP if p_better >= LEAN else Decision.REVERT), ()
 
     def believed_gain(self, evidence: Evidence) -> float:
         """Return the incumbent's believed mean less the baseline's, both judged on all that taught about them.
@@ -228,7 +229,7 @@ class BayesPolicy:
 
 CLEAR = 0.98
 VOI = 1.0
-FINAL, FINALN = True, 2
+LEAN = 0.6
 """Probability of being better from which on nothing is measured again before the candidate is kept."""
 
 _FOLDS = FoldCache()
@@ -340,8 +341,8 @@ a sum that only has to be about right."""
 def value_of_run(seen: Seen, variance: float, weights: Vector) -> float:
     """Return how much one more run of a candidate raises the gain to expect of keeping it or not.
 
-    Given the effect d, the next difference D' is normal with mean d + r (D - d) and variance v' (v - v') / v, where D is
-    the difference so far, v its variance, v' that of D', and r = v' / v.
+    Given the effect d, the next difference D' is normal with mean d + r (D - d) and variance v' (v - v') / v, where D
+    is the difference so far, v its variance, v' that of D', and r = v' / v.
 
     Args:
         seen: What its runs so far say.
@@ -359,7 +360,7 @@ def value_of_run(seen: Seen, variance: float, weights: Vector) -> float:
     differences = seen.difference + _NODES * around
     means = START_PRIOR.grid + ratio * (seen.difference - START_PRIOR.grid)
     density = np.exp((differences[:, None] - means) ** 2 * (-0.5 / spread)) @ (posterior * START_PRIOR.grid)
-    step = (_NODES[1] - _NODES[0]) * around
+    step = float(_NODES[1] - _NODES[0]) * around
     then = float(np.maximum(density, 0.0).sum()) * step / math.sqrt(2.0 * math.pi * spread)
     return then - now
 

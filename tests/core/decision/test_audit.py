@@ -13,7 +13,7 @@ import pytest
 from autoresearch.core.adapter import Direction
 from autoresearch.core.decision import Noise
 from autoresearch.core.decision.audit import Audit, Observation, audit, effect_prior
-from autoresearch.core.decision.bayes import START_PRIOR
+from autoresearch.core.decision.effects import START_PRIOR
 
 Generator = np.random.Generator
 UP = Direction.MAXIMIZE

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 from autoresearch.core.adapter import ArmTotals, Direction, Metric
 from autoresearch.core.decision import Decision, Evidence, Look, Noise, PastEvidence, Policy, Verdict
-from autoresearch.core.decision.bayes import (
-    EDGE,
-    START_PRIOR,
-    BayesPolicy,
-    learn_prior,
-    step,
-)
+from autoresearch.core.decision.bayes import BayesPolicy, step
+from autoresearch.core.decision.effects import EDGE, START_PRIOR, learn_prior
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "bayes_step.json").read_text(encoding="utf-8"))
 KNOWN = Noise(1.0, math.inf)
 HIGHER = Metric("score", "points", Direction.MAXIMIZE)
+STILL = BayesPolicy(drifting=False)
+"""On a machine that does not move."""
 LOWER = Metric("loss", "nats", Direction.MINIMIZE)
 
 
@@ -123,12 +120,24 @@ def test_learned_prior_remembers_the_start() -> None:
     assert float(np.abs(learned.weights - START_PRIOR.weights).sum()) / 2 <= 1 / 21
 
 
+POOR = [past(0.0, 0.0), *(past(-1.5 - index % 3) for index in range(30))]
+"""A run in which nothing helped: a fresh candidate is worth little."""
+
+
 @pytest.mark.parametrize(
-    ("value", "decision"), [(6.0, Decision.KEEP), (-2.0, Decision.REVERT), (1.8, Decision.CONTINUE)]
+    ("value", "decision"), [(6.0, Decision.KEEP), (-2.0, Decision.REVERT), (0.6, Decision.CONTINUE)]
 )
 def test_clear_cases_are_decided_at_once_and_others_measured_again(value: float, decision: Decision) -> None:
     """Far above is kept, below is reverted, in between is measured again."""
-    assert BayesPolicy().decide(evidence([past(0.0, 0.0)], look(value))).decision is decision
+    assert STILL.decide(evidence(POOR, look(value))).decision is decision
+
+
+def test_no_second_run_where_a_fresh_candidate_is_worth_more() -> None:
+    """Where many candidates help much, the same doubtful value is decided after one run."""
+    rich = [past(0.0, 0.0), *(past(-2.0) if index % 3 else past(5.0 + index % 2) for index in range(30))]
+    doubtful = STILL.decide(evidence(rich, look(1.2)))
+    assert doubtful.p_better is not None and 0.5 < doubtful.p_better < 0.8
+    assert doubtful.decision is not Decision.CONTINUE
 
 
 def test_last_look_goes_by_the_sign_of_the_expected_gain() -> None:
@@ -148,8 +157,9 @@ def test_last_look_goes_by_the_sign_of_the_expected_gain() -> None:
 
 def test_more_looks_can_be_asked_for() -> None:
     """With three looks allowed, the second look of an open case continues."""
-    looks = (look(1.8), look(1.8, 1.4))
-    assert BayesPolicy(max_looks=3).decide(evidence([past(0.0, 0.0)], *looks)).decision is Decision.CONTINUE
+    looks = (look(0.6), look(0.6, -0.9))
+    assert BayesPolicy(max_looks=3, drifting=False).decide(evidence(POOR, *looks)).decision is Decision.CONTINUE
+    assert STILL.decide(evidence(POOR, *looks)).decision is not Decision.CONTINUE
 
 
 @given(
@@ -278,13 +288,14 @@ def simulate(policy: Policy, seed: int, *, help_share: float, budget: int = 60) 
     while used < budget:
         is_help, size = rng.random() < help_share, rng.exponential()
         effect = 0.0 if help_share == 0 else 0.6 * size if is_help else -2.0 * size
-        values: list[float] = []
+        values: dict[str, list[float]] = {"control": [], "treatment": []}
         looks: list[Look] = []
         verdict = Verdict(Decision.CONTINUE, "")
         while verdict.decision is Decision.CONTINUE and used < budget:
-            values.append(true + effect + float(rng.normal()))
-            used += 1
-            looks.append(look(*values))
+            for arm in verdict.measure:
+                values[arm].append(true + effect * (arm == "treatment") + float(rng.normal()))
+                used += 1
+            looks.append(look(*values["treatment"], control=tuple(values["control"])))
             verdict = policy.decide(evidence(history, *looks))
         kept = verdict.decision is Decision.KEEP
         true += effect * kept
