@@ -82,7 +82,7 @@ def examinations(workspace: Path | None) -> list[Callable[[], Iterator[Check]]]:
 
 def clean_check(check: Check) -> Check:
     """Return a check that is safe to print: errors of other people's packages end up in it."""
-    return Check(check.name, check.state, clean(check.found), clean(check.advice))
+    return Check(check.name, check.state, clean(check.found), clean(check.advice, lines=True))
 
 
 def report(checks: Sequence[Check], *, colour: bool = False) -> str:
@@ -92,8 +92,7 @@ def report(checks: Sequence[Check], *, colour: bool = False) -> str:
     for check in checks:
         mark = f"{check.state:<9}"
         lines.append(f"{paint(mark, _STYLES[check.state]) if colour else mark}{check.name.ljust(width)}{check.found}")
-        if check.advice:
-            lines.append(f"{' ' * (9 + width)}{check.advice}")
+        lines += [f"{' ' * (9 + width)}{line}" for line in check.advice.splitlines()]
     problems = sum(check.state == PROBLEM for check in checks)
     lines.append("No problem found." if not problems else f"{problems} problem{'s' if problems > 1 else ''} found.")
     return "\n".join(lines) + "\n"
@@ -175,13 +174,26 @@ def api_key() -> Iterator[Check]:
 
 
 def sandbox_level() -> Iterator[Check]:
-    """Say how candidates are kept apart from the machine."""
-    found = (
-        "limits: time and memory are bounded and no process outlives its measurement, but files and network are open"
-    )
-    yield Check(
-        "sandbox", NOTE, found, "Run on a machine or in a container that holds nothing a candidate may not read."
-    )
+    """Try the sandbox levels, strongest first, and say how candidates would be kept apart from the machine."""
+    from autoresearch.core.sandbox import Level, probe
+
+    tried = [probe(level) for level in (Level.BUBBLEWRAP, Level.LANDLOCK)]
+    found = next((one.level for one in tried if one.works), Level.LIMITS)
+    failed = [one for one in tried if not one.works][: list(Level).index(found)]
+    sentence = f"{found.value}: {_SANDBOXES[found.value]}"
+    if not failed:
+        yield Check("sandbox", OK, sentence)
+        return
+    reasons = "; ".join(f"no {one.level.value}: {one.reason.rstrip('.')}" for one in failed)
+    # What helps the strongest level is enough.
+    yield Check("sandbox", NOTE, f"{sentence} ({reasons})", failed[0].advice)
+
+
+_SANDBOXES = {
+    "bubblewrap": "candidates see the system, their data and one folder of their own; no network, no other process",
+    "landlock": "candidates read the system and their data and write one folder; no sockets, no signals to others",
+    "limits": "time, memory and disk are bounded, no process outlives its measurement, but files and network are open",
+}
 
 
 def installed_adapters() -> Iterator[Check]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from autoresearch.cli.doctor import NOTE, OK, PROBLEM, Check, report
+from autoresearch.core.sandbox import Level, best_level, probe
 from tests.cli.conftest import invoke
 from tests.cli.plugins import write_package
 
@@ -86,8 +89,48 @@ def test_a_healthy_machine(filled: Path) -> None:
     well = [name for name in ("python", "git", "disk", "packages", "workspace", "ledger") if found[name]["state"] == OK]
     assert len(well) == 6
     assert found["key"]["state"] == NOTE and "search" in found["key"]["found"]
-    assert found["sandbox"]["found"].startswith("limits")
+    assert found["sandbox"]["found"].startswith(best_level().value)
     assert "1 run" in found["ledger"]["found"]
+
+
+@pytest.fixture
+def forget() -> Iterator[None]:
+    """Try the sandbox anew in this test, and again after it."""
+    probe.cache_clear()
+    yield
+    probe.cache_clear()
+
+
+@pytest.mark.parametrize(("kernel", "level"), [(7, "landlock"), (0, "limits")])
+def test_no_bubblewrap(
+    here: Path, forget: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: int, level: str
+) -> None:
+    """Without bubblewrap the next level is shown as a note, with why and what to install."""
+    if kernel and not probe(Level.LANDLOCK).works:
+        pytest.skip("needs a kernel with Landlock")
+    if not kernel:
+        monkeypatch.setattr("autoresearch.core.landlock.abi", lambda: 0)
+    (tmp_path / "git").symlink_to(shutil.which("git") or "git")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    probe.cache_clear()
+    found = checked()["sandbox"]
+    assert found["state"] == NOTE and found["found"].startswith(f"{level}:")
+    assert "no bubblewrap: there is no program bwrap on PATH" in found["found"]
+    assert "apt install bubblewrap" in found["advice"]
+    if not kernel:
+        assert "no landlock: this kernel has no Landlock" in found["found"]
+
+
+def test_advice_of_two_lines(here: Path, forget: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where Ubuntu's AppArmor keeps bubblewrap from working, the commands that allow it stand on lines of their own."""
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    (tmp_path / "switch").write_text("1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("autoresearch.core.bubblewrap._RESTRICTED_BY_APPARMOR", tmp_path / "switch")
+    lines = [line.strip() for line in invoke("doctor").stdout.splitlines()]
+    assert any(line.startswith("printf") and "/etc/apparmor.d/bwrap" in line for line in lines)
+    assert "sudo systemctl reload apparmor" in lines
 
 
 def test_a_keys_value_is_never_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
