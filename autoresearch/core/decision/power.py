@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from autoresearch.core.adapter import ArmTotals, Metric
-from autoresearch.core.decision import Decision, Evidence, Look, Noise, PastEvidence, Policy
+from autoresearch.core.decision import Decision, Evidence, Look, Noise, PastEvidence, Policy, Verdict
 
 MOST_LOOKS = 40
 """A policy that wants more looks than this at one candidate counts as undecided, which keeps nothing."""
@@ -46,28 +47,48 @@ class Setting:
     seed: int = 0
 
 
+@runtime_checkable
+class DecidesBriefly(Protocol):
+    """A policy with a faster way to the same decision where nobody asks for its size."""
+
+    def decide_briefly(self, evidence: Evidence) -> Verdict:
+        """Return the verdict without effect and interval, supposing that no earlier look decided."""
+        ...
+
+
 def keep_rate(setting: Setting, effect: float) -> float:
     """Return how often the policy keeps a candidate that is better by `effect`, in the metric's unit."""
     random = np.random.default_rng(setting.seed)
     dof, runs = setting.noise.dof, setting.baseline_runs
-    spreads = setting.noise.sd * np.sqrt(dof / random.chisquare(dof, setting.repetitions))
-    draws = random.standard_normal((setting.repetitions, runs + MOST_LOOKS))
+    spreads = np.full(setting.repetitions, setting.noise.sd)
+    if not math.isinf(dof):
+        spreads *= np.sqrt(dof / random.chisquare(dof, setting.repetitions))
+    draws = random.standard_normal((setting.repetitions, runs + 2 * MOST_LOOKS))
     shift = setting.metric.direction.sign * effect
     kept = 0
     for spread, drawn in zip(spreads, draws, strict=True):
         values = setting.baseline + spread * drawn
-        kept += _kept(setting, values[:runs].tolist(), (values[runs:] + shift).tolist())
+        control, treatment = values[runs : runs + MOST_LOOKS], values[runs + MOST_LOOKS :] + shift
+        kept += _kept(setting, values[:runs].tolist(), {"control": control.tolist(), "treatment": treatment.tolist()})
     return kept / setting.repetitions
 
 
-def _kept(setting: Setting, baseline: list[float], candidate: list[float]) -> bool:
+def _kept(setting: Setting, baseline: list[float], values: dict[str, list[float]]) -> bool:
     history = (PastEvidence(Look(_NOTHING, ArmTotals.of("treatment", baseline)), kept=True),)
+    policy = setting.policy
+    decide = policy.decide_briefly if isinstance(policy, DecidesBriefly) else policy.decide
+    taken = {"control": 0, "treatment": 0}
     looks: list[Look] = []
-    for count in range(1, len(candidate) + 1):
-        looks.append(Look(_NOTHING, ArmTotals.of("treatment", candidate[:count])))
-        verdict = setting.policy.decide(Evidence(setting.metric, tuple(looks), setting.noise, history))
+    measure: tuple[str, ...] = ("treatment",)
+    while len(looks) < MOST_LOOKS:
+        for arm in measure:
+            taken[arm] += 1
+        control, treatment = (ArmTotals.of(arm, values[arm][:count]) for arm, count in taken.items())
+        looks.append(Look(control, treatment))
+        verdict = decide(Evidence(setting.metric, tuple(looks), setting.noise, history))
         if verdict.decision is not Decision.CONTINUE:
             return verdict.decision is Decision.KEEP
+        measure = verdict.measure
     return False
 
 

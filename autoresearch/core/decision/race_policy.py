@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from autoresearch.core.decision import (
     Decision,
     Evidence,
     Look,
-    PastEvidence,
+    Noise,
     Verdict,
     race_bernoulli,
     race_means,
@@ -25,7 +24,7 @@ from autoresearch.core.decision import (
 )
 from autoresearch.core.decision.bayes import BayesPolicy
 from autoresearch.core.decision.greedy import GreedyPolicy
-from autoresearch.core.decision.noise import estimate_noise, plug_in_sd
+from autoresearch.core.decision.noise import STATED_DOF, plug_in_sd
 from autoresearch.core.decision.race import (
     Family,
     Judgement,
@@ -36,6 +35,7 @@ from autoresearch.core.decision.race import (
     check_prior,
     check_rates,
     judge,
+    log_level,
 )
 from autoresearch.core.errors import UsageError
 
@@ -61,31 +61,6 @@ def counts_of(looks: Sequence[Look]) -> race_bernoulli.Counts:
     return race_bernoulli.Counts.of(*increments.T)
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Everything measured in earlier experiments, by artifact."""
-
-    incumbent: ArmTotals
-    others: tuple[ArmTotals, ...]
-
-
-def _groups(history: Sequence[PastEvidence]) -> _Groups:
-    """Return the incumbent's measurements, those as a control included, and one group per other artifact."""
-    incumbent, others = ArmTotals("control", 0, 0.0, 0.0), []
-    for past in history:
-        incumbent = _add(incumbent, past.look.control)
-        if past.kept:
-            others.append(incumbent)
-            incumbent = _add(ArmTotals("control", 0, 0.0, 0.0), past.look.treatment)
-        else:
-            others.append(past.look.treatment)
-    return _Groups(incumbent, tuple(group for group in others if group.n > 1))
-
-
-def _add(first: ArmTotals, second: ArmTotals) -> ArmTotals:
-    return ArmTotals(first.arm, first.n + second.n, first.total + second.total, first.total_sq + second.total_sq)
-
-
 def _negated(totals: ArmTotals) -> ArmTotals:
     return ArmTotals(totals.arm, totals.n, -totals.total, totals.total_sq)
 
@@ -106,9 +81,9 @@ class RacePolicy:
     lift is rate(control) / rate(treatment) - 1, positive where the treatment is better. The interval goes from the
     bound at alpha to the bound at beta.
 
-    For values the control is everything measured of the incumbent, in this experiment and before. A kept candidate's
-    own runs were selected for being good, so the bar is a little too high until it is measured again; that errs to the
-    side of fewer keeps. The standard deviation that turns `min_effect` into d is that of earlier experiments.
+    For values both arms are measured anew at every look, side by side and in alternating order: the runs that made the
+    incumbent win were selected for being good, and would be too high a bar. What was measured before tells the noise,
+    which adds to the sum of squares and its degrees of freedom and turns `min_effect` into d.
     """
 
     def __init__(
@@ -161,7 +136,7 @@ class RacePolicy:
             return Verdict(Decision.CONTINUE, "The candidate has not been measured yet.")
         judgement = judge(self._family(evidence), self._alpha, self._beta)
         bounds = (judgement.low, judgement.high)
-        out_of_looks = judgement.decision is Decision.CONTINUE and len(evidence.looks) >= self._looks(evidence.metric)
+        out_of_looks = judgement.decision is Decision.CONTINUE and self._is_last(evidence)
         return Verdict(
             Decision.REVERT if out_of_looks else judgement.decision,
             self._reason(judgement, evidence.metric, out_of_looks),
@@ -170,7 +145,26 @@ class RacePolicy:
             e_win=judgement.e_win,
             e_lose=judgement.e_lose,
             inconclusive=out_of_looks,
+            measure=_next_arms(evidence),
         )
+
+    def decide_briefly(self, evidence: Evidence) -> Verdict:
+        """Return the verdict of `decide` without effect and interval, supposing that no earlier look decided.
+
+        For simulations: the interval takes most of the time.
+        """
+        if evidence.metric.kind is not MetricKind.VALUE or evidence.looks[-1].treatment.n == 0:
+            return self.decide(evidence)
+        race = self._value_race(evidence, evidence.looks[-1:])
+        measure = _next_arms(evidence)
+        if race.log_win[-1] >= log_level(self._alpha):
+            return Verdict(Decision.KEEP, "", measure=measure)
+        lost = race.log_lose[-1] >= log_level(self._beta)
+        over = lost or self._is_last(evidence)
+        return Verdict(Decision.REVERT if over else Decision.CONTINUE, "", inconclusive=not lost, measure=measure)
+
+    def _is_last(self, evidence: Evidence) -> bool:
+        return len(evidence.looks) >= self._looks(evidence.metric)
 
     def believed_gain(self, evidence: Evidence) -> float:
         """Return the gain of the incumbent over the baseline in the metric's unit; positive is better.
@@ -202,26 +196,25 @@ class RacePolicy:
     def _family(self, evidence: Evidence) -> Family:
         metric, looks = evidence.metric, evidence.looks
         if metric.kind is MetricKind.VALUE:
-            return self._value_race(evidence)
+            return self._value_race(evidence, looks)
         if metric.direction is Direction.MINIMIZE:
             looks = tuple(Look(look.treatment, look.control) for look in looks)
         if metric.kind is MetricKind.PROPORTION:
             return ProportionRace(counts_of(looks), self._smallest(metric), self._prior)
         return MeanRace([race_means.means_of(look.control, look.treatment) for look in looks], self._smallest(metric))
 
-    def _value_race(self, evidence: Evidence) -> Family:
-        metric, groups = evidence.metric, _groups(evidence.history)
-        noise = estimate_noise([groups.incumbent, *groups.others], metric.noise)
+    def _value_race(self, evidence: Evidence, looks: Sequence[Look]) -> ValueRace:
+        metric, noise = evidence.metric, evidence.noise
         if noise is None:
             raise ValueError(
                 "A race of values needs the noise, and it is unknown: measure the baseline at least twice with "
                 "different seeds before the first candidate, or state it in the metric."
             )
-        scale = groups.incumbent.mean if groups.incumbent.n else 1.0
+        first = evidence.history[0].look.treatment if evidence.history else looks[-1].treatment
         min_effect = self._smallest(metric)
-        d = min_effect / plug_in_sd(noise, scale)
-        statistics = [_statistic(groups, look, metric.direction) for look in evidence.looks]
-        return ValueRace(statistics, min_effect, d)
+        d = min_effect / plug_in_sd(noise, first.mean)
+        calibration = _calibration(noise, metric)
+        return ValueRace([_statistic(look, metric.direction, calibration) for look in looks], min_effect, d)
 
     def _reason(self, judgement: Judgement, metric: Metric, out_of_looks: bool) -> str:
         """Return one plain sentence for the ledger."""
@@ -242,9 +235,38 @@ class RacePolicy:
         return f"{words[judgement.decision]} at look {judgement.look + 1}; {values}."
 
 
-def _statistic(groups: _Groups, look: Look, direction: Direction) -> race_normal.TStatistic | None:
+def _next_arms(evidence: Evidence) -> tuple[str, ...]:
+    """Return what the next look measures: for values both arms in alternating order, once both are as far."""
+    look = evidence.looks[-1]
+    if evidence.metric.kind is not MetricKind.VALUE:
+        return ("treatment",)
+    if look.control.n < look.treatment.n:
+        return ("control",)
+    return ("control", "treatment") if look.treatment.n % 2 else ("treatment", "control")
+
+
+def _calibration(noise: Noise, metric: Metric) -> tuple[ArmTotals, ...]:
+    """Return a group of measurements that tells as much of the noise as was measured before this experiment.
+
+    What the adapter states is taken off: it counts where nothing else is known, and a race has its own measurements.
+    """
+    stated = 0.0 if metric.noise is None or math.isinf(noise.dof) else STATED_DOF
+    dof = max(noise.dof - stated, 0.0)
+    if math.isinf(dof):
+        dof = _KNOWN_DOF
+        squares = dof * noise.sd**2
+    else:
+        squares = max(noise.dof * noise.sd**2 - stated * (metric.noise or 0.0) ** 2, 0.0)
+    return (ArmTotals("calibration", round(dof) + 1, 0.0, squares),) if round(dof) >= 1 else ()
+
+
+_KNOWN_DOF = 10_000.0
+"""Degrees of freedom that stand for a noise which is known exactly."""
+
+
+def _statistic(look: Look, direction: Direction, calibration: Sequence[ArmTotals]) -> race_normal.TStatistic | None:
     """Return the t statistic of one look, higher is better."""
-    control, treatment = _add(groups.incumbent, look.control), look.treatment
+    control, treatment = look.control, look.treatment
     if direction is Direction.MINIMIZE:
         control, treatment = _negated(control), _negated(treatment)
-    return race_normal.t_statistic(control, treatment, groups.others)
+    return race_normal.t_statistic(control, treatment, calibration)

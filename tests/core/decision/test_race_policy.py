@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autoresearch.core.adapter import ArmTotals, Direction, Metric, MetricKind
 from autoresearch.core.decision import Decision, Evidence, Look, Noise, PastEvidence, Policy
-from autoresearch.core.decision.noise import estimate_noise, plug_in_sd
+from autoresearch.core.decision.noise import STATED_DOF, plug_in_sd
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.decision.race import first_crossing, judge, settling_share
 from autoresearch.core.decision.race_normal import log_lose, log_win, t_statistic
@@ -20,7 +20,8 @@ from autoresearch.core.decision.records import read_table
 from autoresearch.core.errors import UsageError
 
 RATE = Metric("conversion", "", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.2)
-SCORE = Metric("score", "points", Direction.MAXIMIZE, noise=1.0, min_effect=2.0)
+SCORE_STATED = 0.4
+SCORE = Metric("score", "points", Direction.MAXIMIZE, noise=SCORE_STATED, min_effect=2.0)
 REVENUE = Metric("revenue", "euro", Direction.MAXIMIZE, MetricKind.MEAN, min_effect=0.1)
 
 
@@ -105,8 +106,8 @@ def test_exchanging_arms_and_direction_leaves_the_verdict(looks: tuple[Look, ...
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=6), st.lists(st.floats(-5, 5), min_size=1, max_size=6))
 def test_exchanging_arms_and_direction_leaves_the_verdict_of_values(a: list[float], b: list[float]) -> None:
     """The same for values."""
-    there = RacePolicy().decide(Evidence(SCORE, (runs(*b, control=tuple(a)),)))
-    back = RacePolicy().decide(Evidence(flipped(SCORE), (runs(*a, control=tuple(b)),)))
+    there = RacePolicy().decide(Evidence(SCORE, (runs(*b, control=tuple(a)),), Noise(1.0, 8.0)))
+    back = RacePolicy().decide(Evidence(flipped(SCORE), (runs(*a, control=tuple(b)),), Noise(1.0, 8.0)))
     assert there.decision is back.decision
     assert there.e_win == pytest.approx(back.e_win)
     assert there.e_lose == pytest.approx(back.e_lose)
@@ -194,41 +195,62 @@ def test_live_tests_go_on_until_told_otherwise() -> None:
 BASELINE = PastEvidence(runs(10.0, 10.5, 9.4, 10.2), kept=True)
 
 
-def test_a_measured_candidate_is_compared_with_everything_known_of_the_incumbent() -> None:
-    """The loop measures the candidate alone; the control is the incumbent's history."""
-    history = (BASELINE, PastEvidence(runs(8.0, 8.2), kept=False))
-    verdict = RacePolicy().decide(Evidence(SCORE, (runs(13.5, 13.9),), Noise(0.5, 4), history))
-    assert verdict.decision is Decision.KEEP
-    assert verdict.effect == pytest.approx(13.7 - 10.025)
+KNOWN = Noise(0.5, 4)
 
 
-def test_replicates_of_other_artifacts_tell_the_noise() -> None:
-    """e-values are those of the normal race with the reverted candidates' runs as calibration groups."""
-    reverted = runs(8.0, 8.2, 7.7)
-    verdict = RacePolicy().decide(
-        Evidence(SCORE, (runs(11.0),), Noise(0.5, 4), (BASELINE, PastEvidence(reverted, kept=False)))
-    )
-    noise = estimate_noise([BASELINE.look.treatment, reverted.treatment], SCORE.noise)
-    found = t_statistic(BASELINE.look.treatment, runs(11.0).treatment, [reverted.treatment])
-    assert noise is not None and found is not None and found.dof == 5
-    d = SCORE.min_effect / plug_in_sd(noise, 1.0)
+def test_both_arms_are_measured_anew_and_take_turns_at_going_first() -> None:
+    """After the candidate's first run comes the incumbent's, then both, in an order that alternates look by look."""
+    looks, asked = [runs(10.1)], []
+    for n in range(1, 4):
+        for control in range(n - 1 if n == 1 else n, n + 1):
+            looks.append(runs(*[10.1] * n, control=(10.0,) * control))
+            asked.append(RacePolicy().decide(Evidence(SCORE, (looks[-1],), KNOWN, (BASELINE,))).measure)
+    assert asked[0] == ("control",)
+    assert asked[1] == ("control", "treatment") and asked[2] == ("treatment", "control")
+
+
+def test_the_draw_that_won_is_no_bar() -> None:
+    """What a kept candidate showed when it won changes nothing about the next comparison; fresh runs decide."""
+    fair, lucky = (PastEvidence(runs(value), kept=True) for value in (11.0, 19.0))
+    look = runs(13.5, 13.9, 13.7, control=(10.0, 10.3, 9.9))
+    verdicts = [RacePolicy().decide(Evidence(SCORE, (look,), KNOWN, (BASELINE, past))) for past in (fair, lucky)]
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0].decision is Decision.KEEP
+    assert verdicts[0].effect == pytest.approx(13.7 - 10.0667, abs=1e-3)
+
+
+def test_earlier_replicates_tell_the_noise() -> None:
+    """e-values are those of the normal race with the run's sum of squares and degrees of freedom as calibration."""
+    known, look = Noise(0.5, 14.0), runs(11.0, 11.4, control=(10.0, 9.8))
+    verdict = RacePolicy().decide(Evidence(SCORE, (look,), known, (BASELINE,)))
+    measured = (0.25 * 14.0 - SCORE_STATED**2 * STATED_DOF, 14.0 - STATED_DOF)  # what the adapter states is taken off
+    earlier = ArmTotals("calibration", int(measured[1]) + 1, 0.0, max(measured[0], 0.0))
+    found = t_statistic(look.control, look.treatment, [earlier])
+    d = SCORE.min_effect / plug_in_sd(known, 1.0)
+    assert found is not None and found.dof == 2 + 6
     assert verdict.e_win == pytest.approx(math.exp(log_win(found, d)))
     assert verdict.e_lose == pytest.approx(math.exp(log_lose(found, d)))
 
 
-def test_a_kept_candidate_is_the_control_afterwards() -> None:
-    """After a keep the bar is the new incumbent, and the old one's runs only tell the noise."""
-    history = (BASELINE, PastEvidence(runs(13.5, 13.9), kept=True))
-    verdict = RacePolicy().decide(Evidence(SCORE, (runs(13.6, 13.8),), Noise(0.5, 4), history))
-    assert verdict.decision is not Decision.KEEP
-    assert verdict.effect == pytest.approx(0.0)
+def test_a_look_at_one_arm_decides_nothing() -> None:
+    """Before the incumbent was measured beside it, the candidate cannot be judged, whatever it shows."""
+    verdict = RacePolicy().decide(Evidence(SCORE, (runs(99.0, 98.0),), KNOWN, (BASELINE,)))
+    assert (verdict.decision, verdict.measure, verdict.e_win) == (Decision.CONTINUE, ("control",), 1.0)
+
+
+@given(st.lists(st.floats(8, 14), min_size=2, max_size=5), st.lists(st.floats(8, 14), min_size=2, max_size=5))
+def test_the_brief_decision_is_the_same(a: list[float], b: list[float]) -> None:
+    """Without interval the decision and the next arms are those of the full verdict."""
+    known = Evidence(SCORE, (runs(*b, control=tuple(a)),), KNOWN, (BASELINE,))
+    full, brief = RacePolicy().decide(known), RacePolicy().decide_briefly(known)
+    assert (brief.decision, brief.measure) == (full.decision, full.measure)
 
 
 def test_lower_is_better_for_values() -> None:
     """Where lower is better a lower candidate has a positive effect and is kept."""
-    history = (BASELINE,)
-    verdict = RacePolicy().decide(Evidence(flipped(SCORE), (runs(6.0, 6.3),), Noise(0.5, 4), history))
-    assert verdict.decision is Decision.KEEP and verdict.effect == pytest.approx(10.025 - 6.15)
+    look = runs(6.0, 6.3, 6.1, control=(10.0, 10.2, 9.9))
+    verdict = RacePolicy().decide(Evidence(flipped(SCORE), (look,), KNOWN, (BASELINE,)))
+    assert verdict.decision is Decision.KEEP and verdict.effect == pytest.approx(10.0333 - 6.1333, abs=1e-3)
 
 
 def test_values_are_given_up_after_a_dozen_looks() -> None:
