@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -48,6 +49,10 @@ BUILT_IN: dict[str, BuiltIn] = {
 }
 
 
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_WRITE_ELSEWHERE = "Send it to a place with room, and give the command again."
+
+
 class LazyGroup(TyperGroup):
     """Our commands and those of installed packages; turns faults into one sentence and an exit code.
 
@@ -82,6 +87,14 @@ class LazyGroup(TyperGroup):
         except BrokenPipeError as error:
             _forget_stdout()
             raise typer.Exit(0) from error  # whoever read has read enough: `autoresearch log | head` did what it should
+        except OSError as error:
+            # Only a stream fails without a file's name; a file that we failed to foresee keeps its traceback.
+            if error.filename is not None or error.errno not in _UNWRITABLE:
+                raise
+            _forget_stdout()
+            with contextlib.suppress(OSError):  # the terminal may be gone, and with it standard error
+                typer.echo(f"The output could not be written: {error.strerror}.\n{_WRITE_ELSEWHERE}", err=True)
+            raise typer.Exit(1) from error
 
 
 def _origin(entry: Registered) -> str:

@@ -50,6 +50,9 @@ from autoresearch.core.workspace import Layout, Settings, config_text, find_work
 POLL_SECONDS = 0.5
 """How often a paused or waiting run looks at the control table."""
 
+_SENT_BY = {"SIGTERM": " by a request to terminate", "SIGHUP": " because the terminal was closed"}
+"""Who sends a signal, for the reason of a session that it ends."""
+
 RESUMABLE = ("interrupted", "environment", "stopped", "error")
 """After a reason that begins so, the next `run` goes on with the same budget, as it does after a kill."""
 
@@ -181,14 +184,15 @@ def run(
     layout.make_state()
     with lock.held(layout), _machine_faults(), Ledger.open(layout.ledger) as ledger:
         driver = _Driver(layout, ledger, said, settings)
-        driver.begin(
-            adapter if not isinstance(adapter, str | None) else None,
-            policy if not isinstance(policy, str | None) else None,
-            proposer if not isinstance(proposer, str | None) else None,
-            limits,
-            new=new,
-        )
-        return driver.work()
+        with driver.signals():
+            driver.begin(
+                adapter if not isinstance(adapter, str | None) else None,
+                policy if not isinstance(policy, str | None) else None,
+                proposer if not isinstance(proposer, str | None) else None,
+                limits,
+                new=new,
+            )
+            return driver.work()
 
 
 def create_workspace(layout: Layout, adapter: str, options: Mapping[str, str]) -> list[Path]:
@@ -250,7 +254,9 @@ class _Driver:
         self.reporter = reporter
         self.settings = settings
         self.moments = moments.Moments(ledger.latest_moment())
+        self.begun = False
         self.interrupts = 0
+        self.at_once = "interrupted at once"
         self.stop_wanted: str | None = None
 
     # Beginning
@@ -265,6 +271,17 @@ class _Driver:
         new: bool,
     ) -> None:
         """Open or create the run and its session; nothing is measured and nothing is paid yet."""
+        try:
+            self._prepare(adapter, policy, proposer, new=new)
+        except KeyboardInterrupt:
+            said = self.at_once.capitalize()
+            self.reporter.say(f"{said} while preparing; nothing was measured. Run the same again to go on.")
+            raise
+        self.begun = True
+        self._begin_session(limits)
+
+    def _prepare(self, adapter: Adapter | None, policy: Policy | None, proposer: Proposer | None, *, new: bool) -> None:
+        """Make everything ready, and open or create the run."""
         name, distribution, version = self._open_adapter(adapter)
         earlier = None if new else self.ledger.latest_run(name)
         if earlier is not None:
@@ -282,7 +299,7 @@ class _Driver:
         self.history = History(self.ledger, self.run.id).refresh()
         if earlier is not None:
             self._resume(earlier)
-        self._begin_session(limits)
+        lock.name_run(self.layout, self.run.id)
 
     def _choose_sandbox(self) -> str:
         """Return the level of isolation; say so where it leaves files and network open."""
@@ -467,27 +484,26 @@ class _Driver:
     def work(self) -> RunResult:
         """Run experiments until something ends the session; write down why."""
         fault = False
-        with self._signals():
-            try:
-                with _checkpointer(self.layout, self.reporter) as saver:
-                    reason = self._loop(build_graph().compile(checkpointer=saver), saver)
-                self._confirm()
-                reason = self.stop_wanted or reason
-            except RunStoppedError as error:
-                reason, fault = str(error), error.fault
-                if not self._baseline_done():
-                    self._end(reason)
-                    raise
-            except KeyboardInterrupt:
-                reason = "interrupted at once"
-            except AutoresearchError as error:
-                self._end(f"environment: {error}")
+        try:
+            with _checkpointer(self.layout, self.reporter) as saver:
+                reason = self._loop(build_graph().compile(checkpointer=saver), saver)
+            self._confirm()
+            reason = self.stop_wanted or reason
+        except RunStoppedError as error:
+            reason, fault = str(error), error.fault
+            if not self._baseline_done():
+                self._end(reason)
                 raise
-            except BaseException as error:
-                # The ledger must not say "running" of a session that a bug ended; the traceback goes on its way.
-                self._end(f"error: {type(error).__name__}: {error}")
-                raise
-            self._end(reason)
+        except KeyboardInterrupt:
+            reason = self.at_once
+        except AutoresearchError as error:
+            self._end(f"environment: {error}")
+            raise
+        except BaseException as error:
+            # The ledger must not say "running" of a session that a bug ended; the traceback goes on its way.
+            self._end(f"error: {type(error).__name__}: {error}")
+            raise
+        self._end(reason)
         return RunResult(
             status=status_of(self.ledger, self.ledger.run(self.run.id), at_work=True, policy=self.policy),
             reason=reason,
@@ -747,8 +763,8 @@ class _Driver:
         return True
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C once: finish this experiment; twice, or a request to terminate: now."""
+    def signals(self) -> Iterator[None]:
+        """Ctrl-C once: finish this experiment; twice, a request to terminate, or while preparing: now."""
         if threading.current_thread() is not threading.main_thread():
             yield  # signal handlers belong to the main thread; a caller elsewhere steers by the control table
             return
@@ -758,15 +774,16 @@ class _Driver:
         # Under nohup, or in the background of a script, some signals come ignored: then they are meant to be.
         heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
 
-        def stop_at_once() -> None:
-            for number in heard:
-                signal.signal(number, signal.SIG_IGN)  # a third Ctrl-C must not break the tidying up
+        def stop_at_once(number: int) -> None:
+            for other in heard:
+                signal.signal(other, signal.SIG_IGN)  # a third Ctrl-C must not break the tidying up
+            self.at_once = f"interrupted at once{_SENT_BY.get(signal.Signals(number).name, '')}"
             raise KeyboardInterrupt
 
         def on_signal(number: int, frame: object) -> None:
             self.interrupts += 1
-            if number != signal.SIGINT or self.interrupts > 1:
-                stop_at_once()
+            if number != signal.SIGINT or self.interrupts > 1 or not self.begun:
+                stop_at_once(number)
             self.stop_wanted = "interrupted after finishing the experiment"
             self.reporter.say("Finishing this experiment; press Ctrl-C again to stop at once.")
 

@@ -211,6 +211,7 @@ def bench_at(
         EnvironmentNotReadyError: If the machine is not ready, or the evaluator changed since the run began.
     """
     with lock.held(layout):
+        lock.name_run(layout, run.id)
         if adapter is None:
             created, _ = registry.create_adapter(run.adapter, run.options)
             if isinstance(created, LiveAdapter) and not isinstance(created, Adapter):

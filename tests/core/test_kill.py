@@ -88,7 +88,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     steps = int((root / "steps.txt").read_text())
     assert steps > 100
     # All steps take minutes; others of them are tried here each time, all of them by `make test-all`.
-    chosen = random.Random().sample(range(steps - ENDING), 12)
+    chosen = random.Random().sample(range(steps - ENDING), 6)
     for kill_at in chosen:
         kill_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
 
