@@ -38,7 +38,7 @@ def _paragraphs(campaign: Campaign) -> Iterator[str]:
     if campaign.guardrails:
         yield f"Must not become more frequent: {', '.join(rail.name for rail in campaign.guardrails)}."
     yield "Slots, with the most characters that each may have:\n" + "\n".join(_slots(campaign))
-    facts = "\n".join(f"- {fact.text}" for fact in read_facts(campaign.facts))
+    facts = "\n".join(f"- {fact.text}" for fact in read_facts(campaign.facts, campaign.language))
     yield f"Facts, the only ones that may be claimed:\n{facts}"
     if campaign.brand.strip():
         yield f"The brand, in its own words:\n{campaign.brand.strip()}"

@@ -186,7 +186,7 @@ def _text_faults(campaign: Campaign, name: str, text: str) -> Iterator[str]:
     for word, shown in banned_in(text, campaign.brand):
         as_form = "" if shown == word.casefold() else f" (here as “{shown}”)"
         yield f"“{word}” is banned by brand.md{as_form}. Say it in other words."
-    yield from unsupported(text, read_facts(campaign.facts))
+    yield from unsupported(text, read_facts(campaign.facts, campaign.language), campaign.language)
     if name == "subject" and re.match(r"\s*(re|aw|fwd?|wg|tr|rv|sv|antw)\s*[:：]", text, re.IGNORECASE):
         yield "a subject that pretends to be an answer or to be forwarded deceives. Leave that word out."
     if campaign.kind == "ad" and re.match(r"\s*[=+@\t-]", text):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 
 
 def _set(words: str) -> frozenset[str]:
@@ -35,7 +34,7 @@ TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "rank",
         _any(
-            r"number[- ]one|(?:world|market|industry)[-' ]?s?[- ]?lead\w+|(?:the|a|an?y?) leading|top[- ]rated",
+            r"number[- ]one|(?:world|market|industry)[-' ]?s?[- ]?lead\w+|(?:the|a|any) leading|top[- ]rated",
             r"award[- ]winning|award\w*|nummer eins|marktführe\w+|führend\w*|preisgekrönt\w*|testsieger",
             r"numéro un|leader (?:du|mondial)\w*|número uno|líder\w*|numero uno|leader di",
         ),
@@ -54,7 +53,7 @@ TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
         "absolute",
         _any(
             r"unlimited|limitless|unbeatabl\w+|unmatched|unrivall?ed|unparalleled|flawless\w*|foolproof|lifetime|forever",
-            r"instant(?:ly)?|zero|never fails?|always works?|unbegrenzt\w*|unschlagbar\w*|einzigartig\w*|lebenslang\w*",
+            r"instantly|zero|never fails?|always works?|unbegrenzt\w*|unschlagbar\w*|einzigartig\w*|lebenslang\w*",
             r"illimité\w*|imbattable\w*|ilimitad\w+|inmejorable\w*|illimitat\w+|imbattibil\w+",
         ),
     ),
@@ -84,7 +83,7 @@ TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""Family and pattern of words that claim something by themselves."""
+"""Family and pattern of words that claim something by themselves, in all languages at once."""
 
 SUPERLATIVE = re.compile(r"(?<!\w)[a-z]{3,}(?:est)(?!\w)", re.IGNORECASE)
 """English superlatives in -est; `SUPERLATIVE_EXCEPTIONS` only look like them."""
@@ -124,16 +123,17 @@ UNITS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 CURRENCIES: Mapping[str, str] = {
-    **dict.fromkeys(("€", "EUR", "EURO", "EUROS"), "EUR"),
-    **dict.fromkeys(("$", "USD", "DOLLAR", "DOLLARS"), "USD"),
-    **dict.fromkeys(("£", "GBP", "POUND", "POUNDS"), "GBP"),
-    **dict.fromkeys(("¥", "JPY", "CNY", "RMB", "YEN"), "JPY"),
-    **dict.fromkeys(("CHF", "FRANKEN", "FRANCS"), "CHF"),
+    **dict.fromkeys(("€", "EUR", "euro", "Euro", "euros"), "EUR"),
+    **dict.fromkeys(("$", "USD", "dollar", "dollars", "Dollar"), "USD"),
+    **dict.fromkeys(("£", "GBP", "pound", "pounds"), "GBP"),
+    **dict.fromkeys(("¥", "JPY", "CNY", "RMB", "yen"), "JPY"),
+    **dict.fromkeys(("CHF", "Franken", "francs"), "CHF"),
     **{code: code for code in ("INR", "BRL", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD", "TRY", "KRW")},
     "₹": "INR",
     "₩": "KRW",
-    "ZŁ": "PLN",
+    "zł": "PLN",
 }
+"""Signs, codes and names, with their capitals: TRY is money, Try is not."""
 
 MONTHS: Mapping[str, frozenset[str]] = {
     "january": _set("january jan januar janvier enero gennaio januari"),
@@ -164,92 +164,10 @@ STOP_WORDS = _set(
 """Words that say nothing about what a number is of."""
 
 
-class _Magnitudes:
-    """Words and letters that multiply a number."""
-
-    factors: Mapping[str, int] = {
-        **dict.fromkeys(("hundred", "hundert", "cent", "cien"), 100),
-        **dict.fromkeys(("k", "thousand", "tsd", "tausend", "mille", "mil", "mila", "duizend"), 1_000),
-        **dict.fromkeys(
-            ("m", "mio", "mn", "million", "millions", "millionen", "millones", "milioni", "miljoen"), 10**6
-        ),
-        **dict.fromkeys(("bn", "billion", "billions", "milliarden", "milliarde", "milliards", "miljard"), 10**9),
-    }
-    pattern = "|".join(sorted(factors, key=len, reverse=True))
-
-    def value(self, word: str) -> int:
-        """Return the factor of a word."""
-        return self.factors[word.casefold()]
-
-
-MAGNITUDES = _Magnitudes()
-
-
-class _NumberWords:
-    """Numbers in words. One is left out: it is an article in most languages."""
-
-    small: Mapping[str, int] = {
-        word: number
-        for words in (
-            "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-            "eighteen nineteen twenty",
-            "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
-            "achtzehn neunzehn zwanzig",
-            "deux trois quatre cinq - sept huit neuf dix onze douze treize quatorze quinze seize dix-sept dix-huit "
-            "dix-neuf vingt",
-            "dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis diecisiete "
-            "dieciocho diecinueve veinte",
-        )
-        for number, word in enumerate(words.split(), start=2)
-        if word not in ("-", "once", "elf", "quince")  # English words, too
-    }
-    tens: Mapping[str, int] = {
-        word: number
-        for first, words in (
-            (20, "twenty thirty forty fifty sixty seventy eighty ninety"),
-            (30, "dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"),
-            (30, "trente quarante cinquante soixante"),
-            (30, "treinta cuarenta cincuenta sesenta setenta ochenta noventa"),
-        )
-        for number, word in enumerate(words.split())
-        for number in (first + 10 * number,)
-    }
-    large: Mapping[str, int] = {
-        **dict.fromkeys(("hundred", "hundreds", "hundert", "hunderte", "cientos", "centaines"), 100),
-        **dict.fromkeys(("thousand", "thousands", "tausend", "tausende", "miles", "milliers"), 1_000),
-        **dict.fromkeys(("million", "millions", "millionen", "millones"), 10**6),
-        **dict.fromkeys(("dozen", "dozens", "dutzend", "dutzende", "docena", "douzaine"), 12),
-    }
-    ratios: Mapping[str, tuple[tuple[Decimal, str], ...]] = {
-        **dict.fromkeys(
-            ("half", "halb", "halbe", "halben", "moitié", "mitad"), ((Decimal("0.5"), ""), (Decimal(50), "%"))
-        ),
-        **dict.fromkeys(
-            ("double", "doubles", "doubled", "twice", "doppelt", "verdoppelt", "doble"), ((Decimal(2), "x"),)
-        ),
-        **dict.fromkeys(("triple", "triples", "tripled", "thrice", "dreifach"), ((Decimal(3), "x"),)),
-    }
-    _all = sorted((*small, *tens, *large), key=len, reverse=True)
-    _one = "|".join(_all)
-    pattern = re.compile(
-        rf"(?<![\w-])(?:(?:{_one})(?:[- ](?:{_one}))*|{'|'.join(sorted(ratios, key=len, reverse=True))})(?![\w-]*\w)",
-        re.IGNORECASE,
-    )
-
-    def readings(self, words: str) -> tuple[tuple[Decimal, str], ...]:
-        """Return value and unit of a number in words; the unit is empty where the words do not say it."""
-        words = words.casefold()
-        if words in self.ratios:
-            return self.ratios[words]
-        total = part = 0
-        for word in re.split(r"[- ]", words):
-            if word in self.large:
-                part = max(part, 1) * self.large[word]
-                if self.large[word] >= 1_000:
-                    total, part = total + part, 0
-            else:
-                part += self.tens.get(word, self.small.get(word, 0))
-        return ((Decimal(total + part), ""),)
-
-
-NUMBER_WORDS = _NumberWords()
+MAGNITUDES: Mapping[str, int] = {
+    **dict.fromkeys(("k", "thousand", "tsd", "tausend", "mille", "mil", "mila", "duizend"), 1_000),
+    **dict.fromkeys(("m", "mio", "mn", "million", "millions", "millionen", "millones", "milioni", "miljoen"), 10**6),
+    **dict.fromkeys(("bn", "billion", "billions", "milliarden", "milliarde", "milliards", "miljard"), 10**9),
+    **dict.fromkeys(("hundred", "hundert"), 100),
+}
+"""Letters and words that multiply the digits before them."""

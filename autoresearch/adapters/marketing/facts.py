@@ -21,13 +21,13 @@ from autoresearch.adapters.marketing.claim_words import (
     MAGNITUDES,
     MONTHS,
     NEGATIONS,
-    NUMBER_WORDS,
     STOP_WORDS,
     SUPERLATIVE,
     SUPERLATIVE_EXCEPTIONS,
     TELLING,
     UNITS,
 )
+from autoresearch.adapters.marketing.number_words import number_words
 
 _STRICT = frozenset({"%", "x"})  # 40 and 40 % are different things, whatever stands beside them
 
@@ -71,12 +71,12 @@ class Fact:
 
 
 @lru_cache(maxsize=32)  # the same facts are read for every slot of every candidate
-def read_facts(text: str) -> tuple[Fact, ...]:
+def read_facts(text: str, language: str = "en") -> tuple[Fact, ...]:
     """Return the facts of a `facts.md`: its list items and table rows, except under headings like "Never claim"."""
     facts = []
     for heading, line in items_by_heading(text):
         if not _NOT_FACTS.search(heading):
-            facts.append(Fact(line, frozenset(content_words(line)), tuple(claims_in(line))))
+            facts.append(Fact(line, frozenset(content_words(line)), tuple(claims_in(line, language))))
     return tuple(facts)
 
 
@@ -100,21 +100,27 @@ def items_by_heading(markdown: str) -> Iterator[tuple[str, str]]:
             item = f"{item} {stripped}"
 
 
-def unsupported(text: str, facts: Sequence[Fact]) -> Iterator[str]:
+def unsupported(text: str, facts: Sequence[Fact], language: str = "en") -> Iterator[str]:
     """Yield a sentence for every claim of `text` that no fact holds."""
-    for claim in dict.fromkeys(claims_in(text)):
+    for claim in dict.fromkeys(claims_in(text, language)):
         if not any(_holds(fact, claim) for fact in facts):
             yield _refusal(claim, facts)
 
 
-def claims_in(text: str) -> Iterator[Claim]:
-    """Yield what a text claims, sentence by sentence."""
+def claims_in(text: str, language: str = "en") -> Iterator[Claim]:
+    """Yield what a text claims, sentence by sentence.
+
+    Args:
+        text: The text.
+        language: Its BCP 47 tag: numbers in words are known in English, German, French and Spanish, superlatives and
+            comparisons by their endings in English alone.
+    """
     for sentence in re.split(r"(?<=[.!?;:…])\s+|\n+", plain(text)):
         taken: list[tuple[int, int]] = []
-        for kind, match in _telling_in(sentence):
+        for kind, match in _telling_in(sentence, language):
             taken.append(match.span())
             yield _claim(sentence, match.span(), kind, word=match.group() if kind in _BY_WORD else "")
-        for span, readings in _quantities(sentence):
+        for span, readings in _quantities(sentence, language):
             if not any(start <= span[0] and span[1] <= end for start, end in taken):
                 yield _claim(sentence, span, "number", readings=readings)
 
@@ -193,10 +199,12 @@ def _shown(sentence: str, span: tuple[int, int], *, bare: bool) -> str:
     return sentence[span[0] : end.end() if end else span[1]].strip()
 
 
-def _telling_in(sentence: str) -> Iterator[tuple[str, re.Match[str]]]:
+def _telling_in(sentence: str, language: str) -> Iterator[tuple[str, re.Match[str]]]:
     for family, pattern in TELLING:
         for match in pattern.finditer(sentence):
             yield family, match
+    if not language.casefold().startswith("en"):
+        return  # the rules by endings are English: "findest" is no superlative
     for match in SUPERLATIVE.finditer(sentence):
         if match.group().casefold() not in SUPERLATIVE_EXCEPTIONS:
             yield "superlative", match
@@ -207,25 +215,27 @@ def _telling_in(sentence: str) -> Iterator[tuple[str, re.Match[str]]]:
 # Groups of three after a point, comma, apostrophe or space are thousands; after one point or comma perhaps decimals.
 _NUMBER = re.compile(
     r"(?<![\w.,])(?P<number>\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d{1,2})?(?!\d)|\d+(?:[.,]\d+)?)"
-    rf"(?:\s?(?P<magnitude>{MAGNITUDES.pattern})(?!\w))?",
+    rf"(?:\s?(?P<magnitude>{'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})(?!\w))?",
     re.IGNORECASE,
 )
 
 
-def _quantities(sentence: str) -> Iterator[tuple[tuple[int, int], frozenset[tuple[Decimal, str]]]]:
+def _quantities(sentence: str, language: str) -> Iterator[tuple[tuple[int, int], frozenset[tuple[Decimal, str]]]]:
     """Yield place and readings of every quantity."""
     for match in _NUMBER.finditer(sentence):
         values = _read(match["number"])
         if match["magnitude"]:
-            factor = MAGNITUDES.value(match["magnitude"])
+            factor = MAGNITUDES[match["magnitude"].casefold()]
             # 10m may be metres as well as millions.
             values = {value * factor for value in values} | (values if match["magnitude"] == "m" else set())
         unit, span = _unit(sentence, *match.span())
         yield span, frozenset((value, unit) for value in values)
-    for match in NUMBER_WORDS.pattern.finditer(sentence):
+    words = number_words(language)
+    if words is None:
+        return
+    for match in words.pattern.finditer(sentence):
         unit, span = _unit(sentence, *match.span())
-        readings = NUMBER_WORDS.readings(match.group())
-        yield span, frozenset((value, own or unit) for value, own in readings)
+        yield span, frozenset((value, own or unit) for value, own in words.readings(match.group()))
 
 
 def _read(number: str) -> set[Decimal]:
@@ -248,10 +258,10 @@ def _unit(sentence: str, start: int, end: int) -> tuple[str, tuple[int, int]]:
         if match := pattern.match(sentence, end):
             return unit, (start, match.end())
     after = re.compile(r"\s?([^\W\d_]+|[^\w\s])").match(sentence, end)
-    if after and (code := CURRENCIES.get(after[1].upper())):
+    if after and (code := CURRENCIES.get(after[1])):
         return code, (start, after.end())
     before = re.search(r"([^\W\d_]+|[^\w\s])\s?$", sentence[:start])
-    if before and (code := CURRENCIES.get(before[1].upper())):
+    if before and (code := CURRENCIES.get(before[1])):
         return code, (before.start(), end)
     return _month(sentence, start, end), (start, end)
 

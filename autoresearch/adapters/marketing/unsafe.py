@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 _MARKUP: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a script address", re.compile(r"(?:java|vb|live)\s*script\s*:|data\s*:\s*[\w/+.-]*\s*[;,]", re.IGNORECASE)),
-    ("markup", re.compile(r"<\s*[/!?a-z]|</|-->|\]\]>", re.IGNORECASE)),
+    ("markup", re.compile(r"<[/!?a-z]|-->|\]\]>", re.IGNORECASE)),
     (
         "a character code",
         re.compile(r"&(?:#\d+|#x[0-9a-f]+|[a-z][a-z0-9]{1,31});|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}", re.IGNORECASE),
@@ -96,7 +96,8 @@ def _deceit(text: str, index: int, character: str) -> str:
         or character == "\u3164"
     ):
         return "is invisible"
-    if category in ("Cc", "Co", "Cn", "Cs") and character != "\n":
+    # Unassigned ones may be emoji that are newer than this Python.
+    if (category in ("Cc", "Co", "Cs") and character != "\n") or (category == "Cn" and not 0x1F000 <= code <= 0x1FAFF):
         return "is no character that can be shown"
     if 0x1D400 <= code <= 0x1D7FF or 0x24B6 <= code <= 0x24E9 or 0x1F130 <= code <= 0x1F189 or 0xFF21 <= code <= 0xFF5A:
         return "only imitates a letter, which screen readers spell out or leave away"

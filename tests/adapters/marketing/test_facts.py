@@ -147,6 +147,23 @@ def test_the_refusal_says_what_the_facts_have() -> None:
     assert "has that word only in “The trial is free for 14 days; no card is needed.”" in free
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "shown"),
+    [
+        ("de", "zwölf Läden", ["zwölf Läden"]),
+        ("de", "Findest du das? Try 3 Läden, 10 miles, fünf.", ["3 Läden", "10 miles", "fünf"]),
+        ("fr", "deux cents cafés en Sept 2026", ["deux cents cafés", "Sept", "2026"]),
+        ("es", "miles de bares", ["miles"]),
+        ("it", "due bar, 3 bar", ["3 bar"]),
+        ("en", "Try 3 cafés 10 miles away in Sept 2026, dos and don'ts", ["3 cafés", "10 miles", "2026"]),
+        ("en-GB", "the finest dozen", ["finest", "dozen"]),
+    ],
+)
+def test_each_language_has_its_own_number_words(language: str, text: str, shown: list[str]) -> None:
+    """Words are numbers in their own language only, and English endings make superlatives in English only."""
+    assert sorted(claim.shown for claim in claims_in(text, language)) == sorted(shown)
+
+
 def test_a_denied_claim_is_no_licence() -> None:
     """A fact that says no does not cover a text that says yes, nor the other way round."""
     facts = "- Delivery is not free."
