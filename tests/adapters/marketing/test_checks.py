@@ -69,8 +69,8 @@ def test_a_lost_link_is_refused(tmp_path: Path) -> None:
     edit(
         tmp_path,
         "template/page.html.j2",
-        '<a href="#start">',
-        '{% if slot.closing != "Bye." %}<a href="/more">x</a>{% endif %}<a href="#start">',
+        '<a class="again" href="#start">',
+        '{% if slot.closing != "Bye." %}<a href="/more">x</a>{% endif %}<a class="again" href="#start">',
     )
     assert refusals(page, copy_of(page)) == ()
     assert refusals(page, copy_of(page, closing="Bye.")) == (
