@@ -34,8 +34,8 @@ TELLING: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "rank",
         _any(
-            r"number[- ]one|(?:world|market|industry)[-' ]?s?[- ]?lead\w+|(?:the|a|any) leading|top[- ]rated",
-            r"award[- ]winning|award\w*|nummer eins|marktführe\w+|führend\w*|preisgekrönt\w*|testsieger",
+            r"number[- ]one|(?:world|market|industry)(?:'s)?[- ]?lead(?:er|ing)|(?:the|a|any) leading|top[- ]rated",
+            r"award[- ]winning|nummer eins|marktführe\w+|führend\w*|preisgekrönt\w*|testsieger",
             r"numéro un|leader (?:du|mondial)\w*|número uno|líder\w*|numero uno|leader di",
         ),
     ),
@@ -93,7 +93,8 @@ SUPERLATIVE_EXCEPTIONS = _set(
     "guest harvest honest infest ingest inquest interest invest jest latest lest manifest midwest modest "
     "molest nearest nest northwest pest protest quest reinvest request rest southwest suggest tempest test "
     "unrest vest west wrest zest budapest podest chest retest pretest breast disinterest armrest backrest "
-    "dishonest immodest rainforest self-interest soonest furthest farthest youngest oldest eldest best"
+    "dishonest immodest rainforest self-interest soonest furthest farthest youngest oldest eldest best "
+    "priest incest bucharest pinterest headrest footrest oktoberfest slugfest gabfest reforest deforest"
 )
 
 COMPARISON = re.compile(
