@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from autoresearch.core.executor import Limits, run_process
-from autoresearch.core.sandbox import Confinement, Level, probe
+from autoresearch.core.sandbox import Confinement, Level, gpu_devices, probe
 
 MOST_MS = 50.0
 
@@ -55,7 +55,7 @@ def once(level: Level, folder: Path) -> tuple[float, float]:
         log=folder / "log",
         limits=Limits(60, disk_mb=100, memory_mb=1000),
         level=level,
-        confinement=Confinement((), (folder,), gpu=True),
+        confinement=Confinement((), (folder,), gpu=bool(gpu_devices())),
     )
     return 1000 * (time.perf_counter() - started), 1000 * (sum(os.times()[:4]) - cpu)
 

@@ -122,7 +122,7 @@ class Finished:
     Attributes:
         returncode: Exit status; minus the signal's number where a signal ended it.
         seconds: Wall-clock seconds from start to end.
-        cpu_seconds: Processor seconds of the child and of its descendants that were waited for.
+        cpu_seconds: Processor seconds of the child and its descendants; of those that were killed as last seen alive.
         messages: What arrived on the result pipe, in order.
         stopped: One sentence when the runner ended it (a limit, or a broken message); None when it ended by itself.
     """
@@ -203,7 +203,9 @@ def run_process(
             raise EnvironmentNotReadyError(
                 "A GPU disappeared while the experiment ran.\nLook at `dmesg` and the driver; a restart may be needed."
             )
-        return Finished(child.returncode, child.seconds, child.cpu_seconds, tuple(messages.received), stopped)
+        # Of a process tree that was killed nobody waited for the members, bubblewrap's above all.
+        cpu_seconds = max(child.cpu_seconds, child.seen_cpu_seconds)
+        return Finished(child.returncode, child.seconds, cpu_seconds, tuple(messages.received), stopped)
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -378,6 +380,7 @@ def _exceeded(child: _Child, limits: Limits) -> str | None:
     """Sample the tree, which also keeps sight of its members, and name the limit that it has crossed."""
     cpu_seconds, memory_mb = child.tree.usage()
     child.peak_memory_mb = max(child.peak_memory_mb, memory_mb)
+    child.seen_cpu_seconds = cpu_seconds
     processes = len(child.tree.pids)
     if limits.cpu_seconds is not None and cpu_seconds > limits.cpu_seconds:
         return f"It used more than its limit of {limits.cpu_seconds:g} s of processor time."
@@ -423,6 +426,7 @@ class _Child:
     disk: DiskUse
     told: _Status
     peak_memory_mb: float = 0.0
+    seen_cpu_seconds: float = 0.0
     returncode: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -774,7 +778,8 @@ class _Tree:
                 return cpu_seconds
             if time.monotonic() > deadline:
                 raise _cannot_kill(self._root, members)
-            time.sleep(0.002)
+            if not clean:
+                time.sleep(0.002)
 
     def _members(self) -> list[psutil.Process]:
         with self.starting:

@@ -385,7 +385,10 @@ _PROC = tuple(
 
 
 # What drivers of GPUs want beside their device files.
-_GPU_FOLDERS = ("/sys", "/opt/rocm", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan")
+_GPU_FOLDERS = (
+    *("/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module"),
+    *("/opt/rocm", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan"),
+)
 
 
 @functools.cache
