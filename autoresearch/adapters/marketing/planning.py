@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoresearch.adapters.marketing.fixed import NullVariance, sample_size
-from autoresearch.core import UsageError
+from autoresearch.core import MetricKind, UsageError
 from autoresearch.core.decision import race_bernoulli
 from autoresearch.core.decision.race import check_rates, first_crossing
 from autoresearch.core.decision.race_bernoulli import Counts
+
+if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.campaign import Campaign
 
 ORIGINAL_PACE = 36_500
 """Tests a year at one hundred a day, the pace that the original loop has on a machine."""
@@ -164,6 +167,43 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {**asdict(self), "not_testable": list(self.not_testable), "hopeless": hopeless(self)}
+
+
+def setting_of(
+    campaign: Campaign,
+    weekly: int | None = None,
+    baseline: float | None = None,
+    lift: float | None = None,
+    max_weeks: int | None = None,
+    surfaces: int = 1,
+) -> Setting:
+    """Return what to plan for in a campaign; what is given here counts before what its `campaign.toml` says.
+
+    Raises:
+        UsageError: If nobody says how much traffic there is or how much of it converts, or the metric is no rate.
+    """
+    traffic, metric = campaign.traffic, campaign.metric
+    weekly = traffic.weekly if weekly is None else weekly
+    baseline = traffic.baseline if baseline is None else baseline
+    if metric.kind is not MetricKind.PROPORTION:
+        raise UsageError(
+            f"{metric.name} is a mean, and plans are made for rates.\nPlan for the share of people who buy at all."
+        )
+    if weekly is None or baseline is None:
+        raise UsageError(
+            f"{campaign.path} does not say how much traffic there is and how much of it converts.\n"
+            "Set weekly and baseline in its table [traffic], or give --weekly and --baseline."
+        )
+    return Setting(
+        weekly=weekly,
+        baseline=baseline,
+        lift=metric.min_effect if lift is None else lift,
+        max_weeks=traffic.max_weeks if max_weeks is None else max_weeks,
+        surfaces=surfaces,
+        holdout=traffic.holdout,
+        whole_weeks=traffic.whole_weeks,
+        maturity_days=traffic.maturity_days,
+    )
 
 
 def make_plan(setting: Setting) -> Plan:

@@ -145,7 +145,7 @@ class ReplaySource:
 
     def exhausted(self, experiment_id: str) -> bool:
         """Say whether the past test has nothing more to tell of this experiment."""
-        return self._started(self._load(), experiment_id).day >= self._days
+        return self.day(experiment_id) >= self._days
 
     def finish(self, experiment_id: str, outcome: Outcome) -> None:
         """Nothing has to be taken down: nobody is being shown anything."""

@@ -5,9 +5,9 @@ Every tested text is tagged. Within a test, the log of an arm's rate is taken as
     test + sum over tags (tag x effect) + what is special about this text + counting noise,
 
 so that only differences between arms of one test count, and no test's audience is compared with another's. What is
-special about a text has a spread of its own, estimated from the data (Paule and Mandel): without it a few large tests
-would pass their luck for laws. Effects are shrunk towards zero by as much as all effects together suggest (empirical
-Bayes, one normal prior over tags in units of their spread within tests). Standard errors are the larger of the model's
+special about a text has a spread of its own, estimated from the data: without it a few large tests would pass their
+luck for laws. Effects are shrunk towards zero by as much as all effects together suggest (empirical Bayes, a mixture of
+normals over tags in units of their spread within tests). Standard errors are the larger of the model's
 and a robust one that lets tests be as different as they are.
 
 Three levels of evidence, which the map never mixes:
@@ -29,14 +29,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autoresearch.adapters.marketing.archive import ARCHIVE_NAME, headline_tests, read_archive
 from autoresearch.adapters.marketing.opinion import Agreement, score_opinion
-from autoresearch.adapters.marketing.past_tests import PastTest, log_rate, log_rate_variance
+from autoresearch.adapters.marketing.past_tests import PastTest, from_archive, log_rate, log_rate_variance, recall
 from autoresearch.adapters.marketing.tagging import ABOUT, Tagger, tag, tag_slots
 from autoresearch.core import UsageError
 
@@ -49,6 +51,9 @@ _LEAST_TESTS = 3
 _LEAST_HALF = 10
 """Tests in each half without which nothing can be a rule: robust errors of fewer mean little."""
 _TINY = 1e-9
+_WIDTHS2 = np.geomspace(1e-3, 1.0, 13) ** 2
+"""Squared widths of the normals that the prior of effects is mixed of; logs of rates per spread of a tag."""
+_ROUNDS = 60
 
 
 class Level(Enum):
@@ -159,7 +164,6 @@ class _Fit:
         shrunk: Posterior means.
         shrunk_error: Posterior standard deviations.
         spread: Standard deviation of what is special about a text.
-        prior: Standard deviation of effects.
     """
 
     beta: Vector
@@ -167,7 +171,6 @@ class _Fit:
     shrunk: Vector
     shrunk_error: Vector
     spread: float
-    prior: float
 
 
 def _sums(table: _Table, spread2: float) -> tuple[Vector, Vector, float, Vector, Vector]:
@@ -208,37 +211,42 @@ def _spread2(table: _Table) -> float:
     return (low + high) / 2.0
 
 
-def _prior2(square: Vector, cross: Vector) -> float:
-    """Return the squared spread of effects that makes the estimates likeliest; 0 where they are all noise."""
-    values, vectors = np.linalg.eigh(square)
-    values, along = np.maximum(values, 0.0), (vectors.T @ cross) ** 2
-    grid = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 121)])
-    likelihood = [
-        float(-0.5 * np.log1p(prior * values).sum() + 0.5 * (along * prior / (1.0 + prior * values)).sum())
-        for prior in grid
-    ]
-    return float(grid[int(np.argmax(likelihood))])
+def _shrunk(square: Vector, cross: Vector) -> tuple[Vector, Vector]:
+    """Return posterior means and standard deviations of effects under a prior learned from all of them.
+
+    The prior is a mixture of normals of 13 widths around zero, so that a few large effects may stand beside many that
+    are nothing: one normal for all would take too much off those that are real and too little off the others.
+    By variational EM: each effect has its own expected precision, and the mixture's weights are those of all effects.
+    """
+    shares = np.full(len(_WIDTHS2), 1.0 / len(_WIDTHS2))
+    precision = np.full(len(square), 1.0 / _WIDTHS2[len(_WIDTHS2) // 2])
+    for _ in range(_ROUNDS):
+        posterior = np.asarray(np.linalg.inv(square + np.diag(precision)), dtype=np.float64)
+        mean = posterior @ cross
+        size = mean**2 + np.diag(posterior)
+        logs = np.log(shares) - 0.5 * np.log(_WIDTHS2) - size[:, None] / (2.0 * _WIDTHS2)
+        belongs = np.exp(logs - logs.max(axis=1, keepdims=True))
+        belongs /= belongs.sum(axis=1, keepdims=True)
+        precision = belongs @ (1.0 / _WIDTHS2)
+        # One effect more, of any width: no width is ever given up for good.
+        shares = (belongs.sum(axis=0) + 1.0 / len(_WIDTHS2)) / (len(square) + 1.0)
+    return mean, np.sqrt(np.diag(posterior))
 
 
-def _fit(table: _Table, spread2: float | None = None, prior2: float | None = None) -> _Fit:
-    spread2 = _spread2(table) if spread2 is None else spread2
+def _fit(table: _Table) -> _Fit:
+    spread2 = _spread2(table)
     square, cross, _, weighted, y = _sums(table, spread2)
     beta, inverse = _solved(square, cross)
-    prior2 = _prior2(square, cross) if prior2 is None else prior2
     residual = y - table.x @ beta
     score = np.einsum("tap,ta->tp", weighted, residual)
     few = len(score) / max(len(score) - 1.0, 1.0)
     robust = few * np.diag(inverse @ (score.T @ score) @ inverse)
     error = np.sqrt(np.maximum(np.diag(inverse), robust))
-    # The errors' robust part counts for the shrinkage as well: it stretches what the data say about every tag.
+    # The robust part counts for the shrinkage as well: it stretches what the data say about every tag.
     stretch = error / np.sqrt(np.diag(inverse))
     square = square / np.outer(stretch, stretch)
-    cross = square @ beta
-    if prior2 == 0.0:
-        nothing = np.zeros_like(beta)
-        return _Fit(beta, error, nothing, nothing, math.sqrt(spread2), 0.0)
-    posterior = np.linalg.inv(square + np.eye(len(square)) / prior2)
-    return _Fit(beta, error, posterior @ cross, np.sqrt(np.diag(posterior)), math.sqrt(spread2), math.sqrt(prior2))
+    shrunk, shrunk_error = _shrunk(square, square @ beta)
+    return _Fit(beta, error, shrunk, shrunk_error, math.sqrt(spread2))
 
 
 def _levels(table: _Table, whole: _Fit) -> list[Level]:
@@ -347,6 +355,19 @@ _LEVEL_WORDS = {Level.RULE: "rule (replicated)", Level.CLAIM: "claim (shown once
 
 def _plain(value: Effect | Agreement) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def tests_of(folder: Path, *, archive: bool = True) -> tuple[PastTest, ...]:
+    """Return the finished tests of a campaign folder: its own and, unless left out, those of an imported archive.
+
+    Raises:
+        UsageError: If what is stored is damaged.
+    """
+    state = folder / ".autoresearch" / "marketing"
+    own = recall(state)
+    if not archive or not (state / ARCHIVE_NAME).exists():
+        return own
+    return (*from_archive(headline_tests(read_archive(state / ARCHIVE_NAME))), *own)
 
 
 def make_map(tests: Iterable[PastTest], tagger: Tagger = tag, tagged_by: str = "rules") -> ResonanceMap:

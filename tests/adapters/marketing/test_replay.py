@@ -58,6 +58,7 @@ def test_a_replay_ends_with_the_recorded_totals(tmp_path: Path) -> None:
     assert all(later[0].n > earlier[0].n and later[1].total >= earlier[1].total for earlier, later in pairwise(seen))
     assert seen[0] == replay.totals("r/1", 1)
     assert replay.exhausted("r/1")
+    assert replay.day("r/1") == 7
     assert replay.observe("r/1") == seen[-1]
 
 

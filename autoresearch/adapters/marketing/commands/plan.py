@@ -1,0 +1,55 @@
+"""`autoresearch marketing plan`: what the traffic can afford."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.planning import Setting
+
+
+def plan(
+    campaign: Annotated[
+        Path,
+        typer.Option("--campaign", "-c", help="The campaign folder; its campaign.toml says what is not given."),
+    ] = Path(),
+    weekly: Annotated[int | None, typer.Option(min=1, help="Visitors, recipients or impressions a week.")] = None,
+    baseline: Annotated[float | None, typer.Option(help="Conversion rate today, as a share: 0.05 for 5 %.")] = None,
+    lift: Annotated[float | None, typer.Option(help="Smallest relative lift worth having: 0.1 for 10 %.")] = None,
+    weeks: Annotated[int | None, typer.Option(min=1, help="Weeks that a test may take.")] = None,
+    surfaces: Annotated[int, typer.Option(min=1, help="Tests at once, each on a share of the traffic.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Say how long tests take here, how many a year holds, and what cannot be tested."""
+    from autoresearch.adapters.marketing.planning import describe, make_plan
+
+    setting = _setting(campaign, weekly, baseline, lift, weeks, surfaces)
+    made = make_plan(setting)
+    typer.echo(json.dumps(made.as_json(), indent=2) if as_json else describe(made), nl=as_json)
+
+
+def _setting(
+    folder: Path, weekly: int | None, baseline: float | None, lift: float | None, weeks: int | None, surfaces: int
+) -> Setting:
+    """Return what to plan for: what was given, then the campaign's.
+
+    Raises:
+        UsageError: If nobody says how much traffic there is, or how much of it converts.
+    """
+    from autoresearch.adapters.marketing.campaign import CAMPAIGN_NAME, Campaign
+    from autoresearch.adapters.marketing.planning import Setting, setting_of
+    from autoresearch.core import UsageError
+
+    if (folder / CAMPAIGN_NAME).is_file():
+        return setting_of(Campaign.load(folder), weekly, baseline, lift, weeks, surfaces)
+    if weekly is None or baseline is None:
+        raise UsageError(
+            f"There is no {CAMPAIGN_NAME} in {folder.absolute()}, so a plan needs --weekly and --baseline.\n"
+            "For example: autoresearch marketing plan --weekly 10000 --baseline 0.05 --lift 0.2"
+        )
+    given = Setting(weekly, baseline, 0.1 if lift is None else lift, surfaces=surfaces)
+    return given if weeks is None else Setting(weekly, baseline, given.lift, surfaces=surfaces, max_weeks=weeks)
