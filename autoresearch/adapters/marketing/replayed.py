@@ -45,13 +45,17 @@ class ReplayedSource:
         Raises:
             UsageError: If the archive is missing or broken, or has no such test.
         """
-        from autoresearch.adapters.marketing.archive import headline_tests, read_archive
+        from autoresearch.adapters.marketing.archive import ARCHIVE_NAME, headline_tests, read_archive
         from autoresearch.adapters.marketing.replay import DAYS, choose_test
 
-        tests = headline_tests(read_archive(self._campaign.folder / self._table.get("archive", "archive.csv")))
+        folder = self._campaign.folder
+        state = folder / ".autoresearch" / "marketing"
+        # What `autoresearch marketing import` took is replayed unless a file is named.
+        archive = folder / self._table["archive"] if "archive" in self._table else state / ARCHIVE_NAME
+        tests = headline_tests(read_archive(archive))
         self._replay = ReplaySource(
             choose_test(tests, self._table.get("test")),
-            self._campaign.folder / ".autoresearch" / "marketing",
+            state,
             self._headline,
             days=self._table.get("days", DAYS),
             seed=self._seed,
