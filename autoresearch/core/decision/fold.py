@@ -24,9 +24,9 @@ from autoresearch.core.decision.levels import INCUMBENT, Levels, Runs, Scale, Se
 
 Vector = NDArray[np.float64]
 
-FIRST_CHECK = 16
+FIRST_CHECK = 24
 """Experiments after which the incumbent is first measured again where an occasion offers. While what is found agrees
-with what was believed, the next check comes after twice as many: after 16, 48, 112, ... experiments."""
+with what was believed, the next check comes after twice as many: after 24, 72, 168, ... experiments."""
 
 SHORTEST_CHECK = 8
 """After a check that disagrees the next one comes after a quarter of the experiments, but not before so many."""
