@@ -122,6 +122,7 @@ def uncovered():
 attempts = {
     "read a file": lambda: read(place + "/secret"),
     "list a folder": lambda: os.listdir(place).index("secret"),
+    "learn that a file exists": lambda: os.stat(place + "/secret"),
     "read through a link": through_a_link,
     "read by a hard link": by_another_name,
     "read through the root of a process": lambda: read("/proc/self/root" + place + "/secret"),
@@ -164,8 +165,8 @@ send(found)
 # What succeeds inside bubblewrap without reaching anybody: the place lies below a temporary folder, and the one inside
 # is private; its network is its own.
 HARMLESS = {Level.BUBBLEWRAP: {"make a file", "send a datagram"}, Level.LANDLOCK: set()}
-# What does reach somebody: show no folder with a socket in it.
-OPEN = {Level.BUBBLEWRAP: {"connect to a socket with a path"}, Level.LANDLOCK: set()}
+# What does reach something, as docs/security.md says: show no folder with a socket in it.
+OPEN = {Level.BUBBLEWRAP: {"connect to a socket with a path"}, Level.LANDLOCK: {"learn that a file exists"}}
 
 
 @dataclass(frozen=True)
@@ -492,6 +493,19 @@ def test_process_limit(bounded: Level, folder: Path):
     finished = run(folder, code, bounded, processes=8)
     assert "its limit is 8 at a time" in (finished.stopped or "")
     assert named(word) == []
+
+
+def test_none_bounds_time_and_output_only(folder: Path):
+    """At `none` a command may use more memory, processes and disk than the limits say."""
+    code = """
+    import subprocess, time
+    held = b"x" * (100 << 20)
+    open("file", "wb").write(held)
+    children = [subprocess.Popen(["sleep", "1"]) for _ in range(4)]
+    time.sleep(0.8)
+    """
+    finished = run(folder, code, Level.NONE, memory_mb=50, processes=2, disk_mb=10)
+    assert (finished.returncode, finished.stopped) == (0, None)
 
 
 def test_fork_bomb(bounded: Level, folder: Path):
