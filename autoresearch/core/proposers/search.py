@@ -30,6 +30,7 @@ _PAIR_SHARE = 0.1  # share of proposals that join two near misses, where there a
 _RESTLESSNESS = 0.5  # scale of the Gumbel noise on the log of a weight: a knob of twice the weight wins four in five
 _RECENT = 3  # experiments back that make a category wait its turn
 _ASK_TPE_FROM = 2  # attempts of one knob; with fewer there is nothing to fit
+_LONGEST_SHOWN = 60  # characters of a literal in a hypothesis
 _TPE_ASKS = 3  # suggestions to look at before going by weight, as many fall on what was tried already
 
 # Weights by word of the name: learning rates first, then sizes and batches, then what shapes a schedule. A prior only;
@@ -480,7 +481,13 @@ def _turn_in_words(move: _Move) -> str:
     if {change.old, change.new} == {"True", "False"}:
         return f"switch {found.name} {'on' if change.new == 'True' else 'off'} in {found.path}"
     verb = ("raise" if move.steps > 0 else "lower") if move.dial.ladder.ordered else "change"
-    return f"{verb} {found.name} from {change.old} to {change.new} in {found.path}"
+    return f"{verb} {found.name} from {_in_short(change.old)} to {_in_short(change.new)} in {found.path}"
+
+
+def _in_short(source: str) -> str:
+    """Return a literal on one line, a long text cut: a hypothesis is one sentence, and the diff has it all."""
+    line = " ".join(source.split())
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN].rstrip()}…"
 
 
 def _past_in_words(move: _Move) -> str:

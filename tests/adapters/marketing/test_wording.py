@@ -9,10 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoresearch.adapters.marketing.checks import refusals
 from autoresearch.adapters.marketing.wording import Copy, category_of, changed_slots, knobs, set_slots
-from autoresearch.core import Artifact, CandidateError
+from autoresearch.core import (
+    Artifact,
+    CandidateError,
+    Direction,
+    Metric,
+    MetricKind,
+    NothingLeftToProposeError,
+    Outcome,
+    PastExperiment,
+    Proposal,
+    ProposalRequest,
+    Scope,
+)
 from autoresearch.core.proposers.knobs import find_knobs, turn
-from tests.adapters.marketing.campaigns import KINDS, write_campaign
+from autoresearch.core.proposers.search import SearchProposer
+from tests.adapters.marketing.campaigns import KINDS, campaign, write_campaign
 
 TEXT = """\
 # The copy of the café.
@@ -115,3 +129,51 @@ def test_a_slots_category_is_its_name_without_number() -> None:
         "cta",
         "path",
     ]
+
+
+def past(proposal: Proposal, number: int) -> PastExperiment:
+    return PastExperiment(
+        number=number,
+        hypothesis=proposal.hypothesis,
+        category=proposal.category,
+        outcome=Outcome.REVERTED,
+        reason="",
+        value=None,
+        effect=-0.01,
+        interval=None,
+        diff="",
+        changes=proposal.changes,
+        fingerprint=proposal.artifact.fingerprint,
+    )
+
+
+@pytest.mark.parametrize(("kind", "platform"), [("email", "search"), ("ad", "social")])
+def test_the_search_tries_every_option_once(tmp_path: Path, kind: str, platform: str) -> None:
+    """Offline search proposes each option of each slot once, nothing that is refused, and then says that it is done."""
+    packaged = campaign(tmp_path, kind, platform)
+    start = Artifact.read(tmp_path, ("copy.toml",))
+    before = Copy.load(start.files["copy.toml"])
+    metric = Metric("rate", "share", Direction.MAXIMIZE, MetricKind.PROPORTION)
+    history: list[PastExperiment] = []
+    seen = set()
+    with pytest.raises(NothingLeftToProposeError):
+        while True:
+            request = ProposalRequest(
+                number=len(history) + 1,
+                artifact=start,
+                baseline=start,
+                scope=Scope(("copy.toml",)),
+                metric=metric,
+                history=history,
+                knobs=knobs(start),
+            )
+            proposal = SearchProposer(seed=1).propose(request)
+            after = Copy.load(proposal.artifact.files["copy.toml"])
+            [slot] = changed_slots(before, after)
+            assert refusals(packaged, after) == ()
+            assert proposal.category == category_of(slot)
+            assert "\n" not in proposal.hypothesis
+            assert len(proposal.hypothesis) < 260
+            seen.add((slot, after.slots[slot]))
+            history.append(past(proposal, len(history) + 1))
+    assert len(history) == len(seen) == sum(len(texts) - 1 for texts in before.options.values())
