@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import psutil
 
@@ -36,6 +36,8 @@ MEMORY_SHARE: Final = 0.8
 """Share of the machine's memory that a training on the processor may use."""
 DISK_MB: Final = 8192.0
 """What a training may write, in MiB: weights of two billion parameters in float32. Half of the free space, if less."""
+ENOUGH_FREE_MB: Final = 256.0
+"""Free space below which weights that cannot be written are the disk's fault."""
 TRAINING_SHARE: Final = 0.85
 """Share of a measurement that training takes, for the progress bar."""
 BUSY: Final = 0.5
@@ -136,8 +138,10 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext, load_judge:
     )
     watch = _TrainingWatch(run.progress, _bits_per_byte_of_nats(plan.prepared), run.hopeless, load_judge.so_far)
     watch.budget_seconds = plan.budget_seconds
-    limits = _training_limits(plan, run.scratch)
+    limits = _training_limits(plan, min(DISK_MB, shutil.disk_usage(run.scratch).free / 2**20 / 2))
     finished = _run_module("train_process", path, plan, run, limits, watch.receive, level, confinement)
+    if "not_ready" in watch.faults:
+        _look_into(str(watch.faults["not_ready"].get("reason")), plan, run)
     _demand_success(finished, run.log, watch, plan)
     _take_weights(task.output / WEIGHTS, output / WEIGHTS)
     return Trained(watch.counts, tuple(watch.curve), watch.load(), finished.cpu_seconds)
@@ -333,8 +337,10 @@ def _demand_success(finished: Finished, log: Path, watch: _TrainingWatch, plan: 
     if watch.trained and finished.returncode == 0:
         return
     if finished.stopped is not None:
-        # Only a wall-clock end leaves processor time over: then it matters who had the processor instead.
-        starved = plan.preset.clock == "cpu" and finished.cpu_seconds < plan.budget_seconds
+        # Only a wall-clock end leaves processor time over: then it matters who had the processor instead. What ended
+        # for its memory, its files or its output did so by itself, however busy the machine.
+        late = finished.seconds >= _training_limits(plan).wall_seconds
+        starved = late and plan.preset.clock == "cpu" and finished.cpu_seconds < plan.budget_seconds
         if starved and watch.others_share_so_far(finished.cpu_seconds) > BUSY:
             raise EnvironmentNotReadyError(
                 f"The training got {finished.cpu_seconds:.0f} s of processor time in {finished.seconds:.0f} s, because "
@@ -345,6 +351,28 @@ def _demand_success(finished: Finished, log: Path, watch: _TrainingWatch, plan: 
         raise CandidateError(f"train.py {finished.ending}.", log_tail=tail(log))
     raise CandidateError(
         "train.py ended without session.finish(model), so there is no trained model to score.", log_tail=tail(log)
+    )
+
+
+def _look_into(reason: str, plan: Plan, run: RunContext) -> NoReturn:
+    """Raise what is to be made of a training process that says the machine is at fault.
+
+    The candidate's code shares that process, and could end every run by saying so; hence it is believed only where
+    something is found to be wrong with what the training needs.
+
+    Raises:
+        EnvironmentNotReadyError: If device, data or disk are not in order.
+        CandidateError: If they are.
+    """
+    from autoresearch.adapters.ml_training.data.prepared import TrainData
+
+    devices.demand_device(plan.device, plan.preset.name)
+    TrainData.load(plan.prepared.train_dir)
+    if shutil.disk_usage(run.scratch).free < ENOUGH_FREE_MB * 2**20:
+        raise EnvironmentNotReadyError(reason)
+    raise CandidateError(
+        f"train.py says that the machine is at fault, but device, data and disk are in order. It said: {reason}",
+        log_tail=tail(run.log),
     )
 
 
@@ -392,8 +420,7 @@ def _run_module(
     )
 
 
-def _training_limits(plan: Plan, scratch: Path) -> Limits:
-    disk_mb = min(DISK_MB, shutil.disk_usage(scratch).free / 2**20 / 2)
+def _training_limits(plan: Plan, disk_mb: float = DISK_MB) -> Limits:
     if plan.preset.clock == "cpu":
         return Limits(
             STARTING_SECONDS + WALL_FACTOR * plan.budget_seconds,

@@ -31,11 +31,12 @@ def main(argv: list[str]) -> int:
     executor.die_with_parent()
     task = read_task(TrainTask, Path(argv[0]))
     harness.assign(task, executor.send_message)
-    return run_candidate(task.train_py, confined=task.confined)
+    return run_candidate(task)
 
 
-def run_candidate(train_py: Path, *, confined: bool = False) -> int:
-    """Run a script as `__main__`, with its folder first on the module path; return the exit status."""
+def run_candidate(task: TrainTask) -> int:
+    """Run the script as `__main__`, with its folder first on the module path; return the exit status."""
+    train_py = task.train_py
     sys.path.insert(0, str(train_py.parent))
     sys.argv = [str(train_py)]
     try:
@@ -50,7 +51,7 @@ def run_candidate(train_py: Path, *, confined: bool = False) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its crash, and goes to the runner
         traceback.print_exc()
-        executor.send_message(verdict_on(error, train_py, confined=confined))
+        executor.send_message(verdict_on(error, train_py, confined=task.confined, withheld=task.train_dir.parent))
         return FAILED
     return 0
 
@@ -59,15 +60,29 @@ REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENETUNREACH}
 """What a sandbox answers to a process that reaches beyond it."""
 
 
-def verdict_on(error: Exception, train_py: Path, *, confined: bool) -> dict[str, str]:
-    """Return the message about what a candidate raised; `invalid` for what the sandbox did not let it do."""
+def verdict_on(error: Exception, train_py: Path, *, confined: bool, withheld: Path | None = None) -> dict[str, str]:
+    """Return the message about what a candidate raised; `invalid` for what the sandbox did not let it do.
+
+    Args:
+        error: What it raised.
+        train_py: Its script.
+        confined: Whether it ran in a sandbox that keeps files and network out of reach.
+        withheld: Folder below which a missing file is one that the sandbox does not show.
+    """
     reason = describe(error, train_py)
-    if confined and isinstance(error, OSError) and error.errno in REFUSALS:
+    if confined and isinstance(error, OSError) and _was_refused(error, withheld):
         return {
             "kind": "invalid",
-            "reason": f"The sandbox stopped train.py: {reason}. It may read its training text and write its folder.",
+            "reason": f"The sandbox stopped train.py: {reason}. It may read its training text and write its own "
+            "folder, and there is no network.",
         }
     return {"kind": "crashed", "reason": reason}
+
+
+def _was_refused(error: OSError, withheld: Path | None) -> bool:
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        return withheld in Path(error.filename).parents
+    return error.errno in REFUSALS
 
 
 def describe(error: BaseException, train_py: Path) -> str:

@@ -15,6 +15,7 @@ from autoresearch.adapters.ml_training.runner import (
     Scored,
     Trained,
     _demand_success,
+    _look_into,
     _training_limits,
     _TrainingWatch,
     secondary,
@@ -36,8 +37,10 @@ def watch_of(*messages: dict[str, Any]) -> _TrainingWatch:
     return watch
 
 
-def ended(returncode: int = 0, stopped: str | None = None, cpu_seconds: float = 1.0) -> Finished:
-    return Finished(returncode, 50.0, cpu_seconds, (), stopped)
+def ended(
+    returncode: int = 0, stopped: str | None = None, cpu_seconds: float = 1.0, seconds: float = 130.0
+) -> Finished:
+    return Finished(returncode, seconds, cpu_seconds, (), stopped)
 
 
 STARTED = {"kind": "clock_started", "cpu": 1.0}
@@ -112,6 +115,20 @@ def test_a_run_into_the_ceiling_on_a_busy_machine_is_not_booked_on_the_candidate
         _demand_success(ended(-9, stopped, cpu_seconds=0.1), tmp_path / "log", watch, plan)
     with pytest.raises(CandidateError, match="wall-clock"):
         _demand_success(ended(-9, stopped, cpu_seconds=40.0), tmp_path / "log", watch, plan)
+    with pytest.raises(CandidateError, match="memory"):
+        stopped = "It used 9000 MiB of memory; its limit is 800 MiB."
+        _demand_success(ended(-9, stopped, cpu_seconds=0.1, seconds=9.0), tmp_path / "log", watch, plan)
+
+
+def test_a_fault_of_the_machine_is_believed_only_where_one_is_found(
+    plan: Plan, run: RunContext, tmp_path: Path
+) -> None:
+    """Or else any candidate could end a run by claiming one."""
+    with pytest.raises(CandidateError, match="are in order"):
+        _look_into("no GPU", plan, run)
+    gone = replace(plan, prepared=replace(plan.prepared, path=tmp_path / "gone"))
+    with pytest.raises(EnvironmentNotReadyError, match="damaged or not complete"):
+        _look_into("no data", gone, run)
 
 
 def test_a_run_into_the_ceiling_on_a_free_machine_is_the_candidates_fault(plan: Plan, tmp_path: Path) -> None:
@@ -147,12 +164,12 @@ def test_utilisation_is_work_done_over_the_devices_peak(plan: Plan, monkeypatch:
     assert "mfu_percent" not in unknown
 
 
-def test_a_cpu_training_is_bound_in_processor_time_and_a_gpu_training_on_the_wall(plan: Plan, tmp_path: Path) -> None:
+def test_a_cpu_training_is_bound_in_processor_time_and_a_gpu_training_on_the_wall(plan: Plan) -> None:
     """The ceilings leave room for starting and warming up, not for a second budget."""
-    cpu = _training_limits(replace(plan, budget_seconds=20.0), tmp_path)
+    cpu = _training_limits(replace(plan, budget_seconds=20.0))
     assert cpu.cpu_seconds is not None
     assert 20.0 < cpu.cpu_seconds < 100.0
     assert cpu.wall_seconds > 200.0
-    gpu = _training_limits(replace(plan, preset=PRESETS["h100"], device="cuda", budget_seconds=300.0), tmp_path)
+    gpu = _training_limits(replace(plan, preset=PRESETS["h100"], device="cuda", budget_seconds=300.0))
     assert gpu.cpu_seconds is None
     assert 300.0 + 600.0 < gpu.wall_seconds < 1200.0
