@@ -94,6 +94,11 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
     def __enter__(self) -> Server:
         """Lock, listen, start the workers, run the self-test, and count from then on.
 
