@@ -135,7 +135,10 @@ def _opened(path: Path) -> Iterator[TextIO]:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.\nName a file with past tests.") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.\n"
+            "Name a file with past tests; a replay takes one that was imported: autoresearch marketing import FILE"
+        ) from error
     opener = gzip.open if packed else open
     with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         yield file
