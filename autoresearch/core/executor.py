@@ -7,15 +7,13 @@ run killed with SIGKILL leaves nothing behind.
 How far a child is kept apart from the machine is said by its level, see `sandbox.py`; how a run is started, bounded,
 reported and ended is the same at every level.
 
-POSIX only. On Linux an orphan that left the session is found as well, because the runner adopts it.
+POSIX only. How every process of a command is found and ended is told in `processtree.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
-import math
 import os
 import re
 import resource
@@ -31,12 +29,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, Protocol
 
 import psutil
 
 from autoresearch.core.diskuse import DiskUse
 from autoresearch.core.errors import EnvironmentNotReadyError
+from autoresearch.core.processtree import MARK, ProcessTree, adopt_orphans
 from autoresearch.core.sandbox import Confinement, Level, gpu_devices, wrap
 
 __all__ = [
@@ -52,7 +51,6 @@ __all__ = [
 
 RESULT_FD = "AUTORESEARCH_RESULT_FD"
 LIFELINE_FD = "AUTORESEARCH_LIFELINE_FD"
-_MARK = "AUTORESEARCH_PROCESS"
 
 Message = Mapping[str, Any]
 
@@ -64,7 +62,6 @@ _MAX_STATUS_BYTES = 1 << 12
 _OUTPUT_STOP_FACTOR = 16
 # One walk over the process table costs 1 to 5 ms; four a second stay near one per cent of a core.
 _SAMPLE_SECONDS = 0.25
-_KILL_SECONDS = 10.0
 _READ_BYTES = 1 << 16
 
 # fmt: off
@@ -416,7 +413,7 @@ class _Child:
     """A started command with its inward pipes and its process tree."""
 
     process: subprocess.Popen[bytes]
-    tree: _Tree
+    tree: ProcessTree
     output: int
     results: int
     status: int
@@ -447,13 +444,13 @@ class _Child:
         if not cwd.is_dir():
             raise _cannot_start(argv[0], cwd, FileNotFoundError())
         confinement.check(cwd)
-        _adopt_orphans()
+        adopt_orphans()
         output_read, output_write = _pipe(stack)
         result_read, result_write = _pipe(stack)
         status_read, status_write = _pipe(stack)
         lifeline_read, _ = _pipe(stack)  # its write end stays open for as long as the runner lives
         mark = uuid.uuid4().hex
-        own = {RESULT_FD: str(result_write), LIFELINE_FD: str(lifeline_read), _MARK: mark}
+        own = {RESULT_FD: str(result_write), LIFELINE_FD: str(lifeline_read), MARK: mark}
         environment = child_environment({**env, **own})
         inherited: tuple[int, ...] = (result_write, lifeline_read)
         resources, folders = _resource_limits(limits, level), confinement.writable
@@ -464,23 +461,18 @@ class _Child:
             inherited += wrapped.pass_fds
         disk = DiskUse(folders, limits.disk_mb)
         started = time.monotonic()
-        with _Tree.starting:
+        with ProcessTree.starting:
             process = _spawn(argv, cwd, environment, output_write, inherited)
-            _Tree.roots.add(process.pid)
+            ProcessTree.roots.add(process.pid)
         if not level.confines:
             _limit(process.pid, resources)
         for descriptor in (output_write, result_write, status_write, lifeline_read):
             os.close(descriptor)
         _offer_to_the_oom_killer(process.pid)  # and with it whatever it starts from now on
-        selector = stack.enter_context(selectors.DefaultSelector())
-        for descriptor in (output_read, result_read, status_read):
-            os.set_blocking(descriptor, False)
-            selector.register(descriptor, selectors.EVENT_READ)
         pidfd = _open_pidfd(process.pid, stack)
-        if pidfd is not None:
-            selector.register(pidfd, selectors.EVENT_READ)
+        selector = _listen((output_read, result_read, status_read), pidfd, stack)
         told = _Status(level, program, cwd)
-        tree = _Tree(process.pid, mark)
+        tree = ProcessTree(process.pid, mark)
         return cls(process, tree, output_read, result_read, status_read, pidfd, selector, started, disk, told)
 
     def pump(self, output: _Log, messages: _Messages, timeout: float) -> bool:
@@ -673,6 +665,16 @@ def _close(descriptor: int, inode: int) -> None:
             os.close(descriptor)
 
 
+def _listen(pipes: tuple[int, ...], pidfd: int | None, stack: ExitStack) -> selectors.BaseSelector:
+    selector = stack.enter_context(selectors.DefaultSelector())
+    for descriptor in pipes:
+        os.set_blocking(descriptor, False)
+        selector.register(descriptor, selectors.EVENT_READ)
+    if pidfd is not None:
+        selector.register(pidfd, selectors.EVENT_READ)
+    return selector
+
+
 def _open_pidfd(pid: int, stack: ExitStack) -> int | None:
     if not hasattr(os, "pidfd_open"):  # Linux only
         return None
@@ -698,165 +700,6 @@ def _pass_on(descriptor: int, sink: _Sink, *, to_the_end: bool = False) -> bool:
         sink.write(data)
         if not to_the_end:
             return True
-
-
-_adopting = False
-
-
-def _adopt_orphans() -> None:
-    """On Linux, let orphaned descendants become children of this process instead of init's, so that they are found."""
-    global _adopting
-    if _adopting or not sys.platform.startswith("linux"):
-        return
-    set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(set_child_subreaper, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise EnvironmentNotReadyError(
-            f"This system does not let a process adopt its orphans (prctl: {os.strerror(number)}), so background "
-            "processes of a candidate could outlive it.\nRun outside the restriction, or in a container that allows it."
-        )
-    _adopting = True
-
-
-class _Tree:
-    """Every process that a command started, however it tries to leave.
-
-    A member is a descendant of the command, a process of its session, one that still carries its mark in the
-    environment, or an orphan that the runner adopted since the command started. Members seen once are remembered,
-    whatever they change later.
-    """
-
-    # Commands that are running, one for each thread that runs one.
-    roots: ClassVar[set[int]] = set()
-    # Held while a command is started, so that nobody takes it for an orphan before it is among the roots.
-    starting: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, root: int, mark: str) -> None:
-        self._root = root
-        self._since = psutil.Process(root).create_time() if _adopting else math.inf
-        self._mark = f"{_MARK}={mark}".encode()
-        self._known: dict[int, psutil.Process] = {}
-        self._runner = psutil.Process()
-
-    @property
-    def pids(self) -> list[int]:
-        """The members that the last look found."""
-        return list(self._known)
-
-    def usage(self) -> tuple[float, float]:
-        """Return processor seconds and resident MiB of the living members, children they waited for included."""
-        cpu_seconds, memory = 0.0, 0
-        for process in self._members():
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                times = process.cpu_times()
-                cpu_seconds += times.user + times.system + times.children_user + times.children_system
-                memory += process.memory_info().rss
-        return cpu_seconds, memory / (1 << 20)
-
-    def kill(self, root_ended: Callable[[], bool]) -> float:
-        """Kill members until none is left; return the processor seconds of the adopted ones.
-
-        Args:
-            root_ended: Collects the root's exit status if there is one and says whether it has ended.
-        """
-        deadline = time.monotonic() + _KILL_SECONDS
-        cpu_seconds = 0.0
-        clean = 0
-        while True:
-            ended = root_ended()
-            members = self._members()
-            for process in members:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-            cpu_seconds += sum(_reap(process.pid) for process in members if process.pid != self._root)
-            # The process table is no snapshot: a member that forks and ends during one look can be missed with its
-            # successor, but not in two looks in a row.
-            clean = clean + 1 if ended and not members else 0
-            if clean == 2:
-                self.roots.discard(self._root)
-                return cpu_seconds
-            if time.monotonic() > deadline:
-                raise _cannot_kill(self._root, members)
-            if not clean:
-                time.sleep(0.002)
-
-    def _members(self) -> list[psutil.Process]:
-        with self.starting:
-            children = self._runner.children(recursive=True)
-            roots = set(self.roots)
-        parents = {process.pid: _parent(process) for process in children}
-        members: dict[int, psutil.Process] = {}
-        for process in children:  # parents come before their children
-            pid = process.pid
-            known = parents[pid] in members or self._known.get(pid) == process
-            if known or pid == self._root or (pid not in roots and self._is_mine(process, parents[pid])):
-                members[pid] = process
-        for pid, process in self._known.items():
-            if pid not in members and process.is_running() and not _is_zombie(process):
-                members[pid] = process
-        self._known = dict(members)
-        return list(members.values())
-
-    def _is_mine(self, process: psutil.Process, parent: int) -> bool:
-        """Say whether a process that is no known member's child belongs to this command nevertheless."""
-        try:
-            session = os.getsid(process.pid)
-            if session == self._root:
-                return True
-            marks = [line for line in _environment(process.pid) if line.startswith(f"{_MARK}=".encode())]
-            return self._mark in marks if marks else self._is_adopted(process, parent, session)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            return False
-
-    def _is_adopted(self, process: psutil.Process, parent: int, session: int) -> bool:
-        """Say whether the runner became the parent of a process that left its command's session and environment.
-
-        What the runner starts by itself shares its session, unless it runs as a command; and a process that was there
-        before the command is not its orphan.
-        """
-        if parent != self._runner.pid or session in self.roots or session == os.getsid(0):
-            return False
-        return bool(process.create_time() >= self._since)
-
-
-def _environment(pid: int) -> list[bytes]:
-    """Return a process's environment; empty where it is another user's, or the system has no /proc."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except (FileNotFoundError, PermissionError):
-        return []
-
-
-def _parent(process: psutil.Process) -> int:
-    try:
-        return int(process.ppid())
-    except psutil.NoSuchProcess:
-        return 0
-
-
-def _is_zombie(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _reap(pid: int) -> float:
-    """Collect an adopted process that has ended and return its processor seconds; 0 while it lives or is not ours."""
-    try:
-        ended, _, used = os.wait4(pid, os.WNOHANG)
-    except ChildProcessError:
-        return 0.0
-    return float(used.ru_utime + used.ru_stime) if ended else 0.0
-
-
-def _cannot_kill(root: int, members: Sequence[psutil.Process]) -> EnvironmentNotReadyError:
-    names = ", ".join(str(process.pid) for process in members) or str(root)
-    return EnvironmentNotReadyError(
-        f"Process {names} of the experiment does not end although it was killed {_KILL_SECONDS:g} s ago; "
-        "it waits for a device or a file system.\nEnd it by hand (perhaps by a restart) and run the same command again."
-    )
 
 
 # ---- Reading a log
