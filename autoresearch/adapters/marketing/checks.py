@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autoresearch.adapters.marketing.render import Rendered
 
 _SUBJECT_ON_PHONES = 45  # characters that common phones show upright
+_HOPELESS = 4  # times the allowed length above which a text is only told that it is too long
 _MARKER = re.compile(r"zqslot_([a-z0-9_]+?)_qz")
 _PROBE = "zqprobe"
 
@@ -182,6 +183,9 @@ def _text_faults(campaign: Campaign, name: str, text: str) -> Iterator[str]:
         yield "the text is empty. Every slot needs one."
         return
     yield from _length_faults(campaign, name, text)
+    slot = slot_of(campaign, name)
+    if slot is not None and len(text) > _HOPELESS * slot.max_chars:
+        return  # nobody reads on, and reading it all takes long
     yield from unsafe_parts(text, hosts=allowed_hosts(campaign))
     for word, shown in banned_in(text, campaign.brand):
         as_form = "" if shown == word.casefold() else f" (here as “{shown}”)"

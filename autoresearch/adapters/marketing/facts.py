@@ -125,6 +125,7 @@ def claims_in(text: str, language: str = "en") -> Iterator[Claim]:
                 yield _claim(sentence, span, "number", readings=readings)
 
 
+_REACH = 120  # characters to either side in which the words beside a claim are looked for
 _BY_WORD = frozenset({"superlative", "comparison", "proof", "scarcity", "absolute", "price"})
 _NOT_FACTS = re.compile(r"\b(never|not|nie|nicht|jamais|nunca|mai)\b", re.IGNORECASE)
 _ITEM = re.compile(r"[-*+]\s+|\d+[.)]\s+|\|")
@@ -180,8 +181,10 @@ def _claim(
     readings: frozenset[tuple[Decimal, str]] = frozenset(),
     word: str = "",
 ) -> Claim:
-    before, after = content_words(sentence[: span[0]]), content_words(sentence[span[1] :])
-    close = sentence[: span[0]].casefold().split()[-3:]
+    start = max(0, span[0] - _REACH)
+    before = content_words(sentence[start : span[0]])
+    after = content_words(sentence[span[1] : span[1] + _REACH])
+    close = sentence[start : span[0]].casefold().split()[-3:]
     return Claim(
         shown=_shown(sentence, span, bare=kind == "number" and all(unit[:1] in ("", "/") for _, unit in readings)),
         kind=kind,
@@ -260,15 +263,17 @@ def _unit(sentence: str, start: int, end: int) -> tuple[str, tuple[int, int]]:
     after = re.compile(r"\s?([^\W\d_]+|[^\w\s])").match(sentence, end)
     if after and (code := CURRENCIES.get(after[1])):
         return code, (start, after.end())
-    before = re.search(r"([^\W\d_]+|[^\w\s])\s?$", sentence[:start])
+    close = sentence[max(0, start - _REACH) : start]
+    before = re.search(r"([^\W\d_]+|[^\w\s])\s?$", close)
     if before and (code := CURRENCIES.get(before[1])):
-        return code, (before.start(), end)
+        return code, (start - len(close) + before.start(), end)
     return _month(sentence, start, end), (start, end)
 
 
 def _month(sentence: str, start: int, end: int) -> str:
     after = re.compile(r"(?:st|nd|rd|th|\.)?(?: of)? ?([^\W\d_]+)").match(sentence, end)
-    before = re.search(r"([^\W\d_]+)(?: \d{1,2}(?:st|nd|rd|th)?,)? ?$", sentence[:start])
+    close = sentence[max(0, start - _REACH) : start]
+    before = re.search(r"([^\W\d_]+)(?: \d{1,2}(?:st|nd|rd|th)?,)? ?$", close)
     for found in (before, after):
         if found:
             for number, names in enumerate(MONTHS.values(), start=1):

@@ -40,6 +40,12 @@ def test_a_text_is_refused_with_its_slot(tmp_path: Path, slot: str, text: str, s
     assert any(sentence.startswith(said) for sentence in refusals(page, copy_of(page, **{slot: text})))
 
 
+def test_a_text_far_too_long_is_only_told_so(tmp_path: Path) -> None:
+    """A text of many times the allowed length is not searched for anything else."""
+    page = campaign(tmp_path)
+    assert refusals(page, copy_of(page, cta="The best " * 20)) == ("cta: 179 characters, and 30 are allowed. Cut 149.",)
+
+
 def test_several_faults_are_all_named(tmp_path: Path) -> None:
     """One look tells everything that is wrong, each once."""
     page = campaign(tmp_path)

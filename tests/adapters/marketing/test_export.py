@@ -195,8 +195,9 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     """With -o the text goes to a file, and a file that cannot be written is the machine's fault."""
     write_campaign(tmp_path, "email")
     given = ("-w", str(tmp_path), "-f", "text", "--unsubscribe-url", "*|UNSUB|*", "-o")
-    code, out, _, error = invoke(*given, str(tmp_path / "mail.txt"))
+    code, out, err, error = invoke(*given, str(tmp_path / "mail.txt"))
     assert (code, out) == (0, ""), error
+    assert "Subject: Your rota in 25 minutes a week" in err
     assert "No more mail from us: *|UNSUB|*" in (tmp_path / "mail.txt").read_text(encoding="utf-8")
     assert isinstance(invoke(*given, str(tmp_path / "none" / "mail.txt"))[3], EnvironmentNotReadyError)
 

@@ -44,6 +44,8 @@ def export(
     copy = Copy.load(source) if source is not None else winner(layout, run)
     context = Context(action_url, landing_url, unsubscribe_url, first_name)
     text = exported(campaign, copy, form or FORMATS[campaign.kind][0], context)
+    if "subject" in copy.slots and form != "json":
+        typer.echo(f"Subject: {copy.slots['subject']}", err=True)
     invented = placeholders(campaign)
     if invented:
         typer.echo(f"Still those of the invented product in campaign.toml: {', '.join(invented)}.", err=True)
