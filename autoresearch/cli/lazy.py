@@ -32,6 +32,8 @@ BUILT_IN: dict[str, BuiltIn] = {
     "status": BuiltIn("status:status", "Show a run in figures."),
     "log": BuiltIn("log:log", "List the experiments of a run."),
     "show": BuiltIn("show:show", "Show everything about one experiment."),
+    "checkout": BuiltIn("checkout:checkout", "Write the artifact of an experiment into a folder of its own."),
+    "gc": BuiltIn("gc:gc", "Remove scratch files, and rejected candidates if asked."),
     "confirm": BuiltIn("confirm:confirm", "Measure the gain again, on data that no decision saw."),
     "calibrate": BuiltIn("calibrate:calibrate", "Measure the noise, and what it hides."),
     "compare": BuiltIn("compare:compare", "Let proposers or policies compete, and say which gains more."),

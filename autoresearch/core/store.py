@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -161,12 +162,73 @@ class Store:
             _checked(moved, "update-ref")
         raise UsageError(
             f"The branch autoresearch/{run_id} should be at {parent[:12]} and is at {(head or 'no commit')[:12]}: "
-            f"somebody else moved it.\nPut it back to go on: git update-ref {ref} {parent}"
+            "somebody else moved it.\n"
+            f"Put it back to go on: git -C {shlex.quote(str(self.workspace))} update-ref {ref} {parent}"
         )
 
     def reject(self, run_id: str, number: int, commit: str) -> None:
         """Point a ref at a candidate that was not kept, so that the idea is not lost."""
         _checked(self._git(["update-ref", f"refs/autoresearch/{run_id}/{number:04d}", commit]), "update-ref")
+
+    def rejected(self, run_id: str) -> dict[int, str]:
+        """Return number -> commit of the run's candidates that were not kept and still have a ref."""
+        prefix = f"refs/autoresearch/{run_id}/"
+        listing = _checked(
+            self._git(["for-each-ref", "--format=%(objectname) %(refname)", prefix]), "for-each-ref"
+        ).decode()
+        found = {}
+        for line in listing.splitlines():
+            commit, _, ref = line.partition(" ")
+            number = ref.removeprefix(prefix)
+            if number.isdecimal():
+                found[int(number)] = commit
+        return found
+
+    def forget(self, run_id: str, rejected: Mapping[int, str]) -> None:
+        """Remove the refs of candidates that were not kept, unless one points somewhere else by now.
+
+        Their objects stay until git collects garbage by itself; nothing of the user's repository is pruned here.
+        """
+        commands = "".join(
+            f"delete refs/autoresearch/{run_id}/{number:04d} {commit}\n" for number, commit in rejected.items()
+        )
+        if commands:
+            _checked(self._git(["update-ref", "--stdin"], stdin=commands.encode()), "update-ref")
+
+    def holds(self, commit: str) -> bool:
+        """Say whether there is such a commit; one that no ref leads to may be gone after `git gc`."""
+        return self._resolve(commit) is not None
+
+    def lay_out(self, commit: str, folder: Path) -> tuple[str, ...]:
+        """Write the artifact of a commit into a folder, which must be new or empty; return the paths.
+
+        All or nothing: the files are written beside the folder first. Executable files stay executable.
+
+        Raises:
+            UsageError: If something is in the way, or no store made the commit.
+            EnvironmentNotReadyError: If the folder cannot be written.
+        """
+        snapshot = self._snapshot(commit)
+        if snapshot.manifest is None:
+            raise UsageError(f"Commit {commit} is no step of an autoresearch run, so it holds no artifact.")
+        _demand_empty(folder)
+        artifact = self.read(commit, ("**",))
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".autoresearch-", dir=folder.parent) as beside:
+                made = Path(beside) / "artifact"
+                made.mkdir()
+                artifact.write(made)
+                for path in artifact.files:
+                    if snapshot.entries[path].mode == _EXECUTABLE:
+                        (made / path).chmod((made / path).stat().st_mode | 0o111)
+                # Over an empty folder this is one step; a file that came meanwhile makes it fail.
+                made.replace(folder)
+        except OSError as error:
+            raise EnvironmentNotReadyError(
+                f"{folder} cannot be written: {error.strerror}.\nName another folder; nothing was left behind."
+            ) from error
+        return tuple(artifact.files)
 
     def read(self, commit: str, globs: Iterable[str]) -> Artifact:
         """Return the artifact of a commit: those of its files, in the workspace's folder, that a glob matches.
@@ -423,6 +485,13 @@ def _failed(finished: subprocess.CompletedProcess[bytes], command: str) -> Envir
 def _complaint(finished: subprocess.CompletedProcess[bytes]) -> str:
     lines = finished.stderr.decode("utf-8", errors="replace").strip().splitlines()
     return lines[-1].rstrip(".") if lines else f"exit code {finished.returncode}"
+
+
+def _demand_empty(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"{folder} exists already and is no folder.\nName a new or an empty one.")
+    if folder.is_dir() and next(folder.iterdir(), None) is not None:
+        raise UsageError(f"{folder} is not empty, and nothing is ever written over.\nName a new or an empty folder.")
 
 
 def _branch(run_id: str) -> str:

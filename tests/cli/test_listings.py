@@ -26,8 +26,8 @@ STATUS_KEYS = [
 LOG_KEYS = ["number", "outcome", "category", "hypothesis", "value", "commit", "seconds"]
 SHOW_KEYS = {
     "id", "session_id", "proposal_id", "run_id", "number", "sequence", "parent_number", "parent_commit", "hypothesis",
-    "category", "origin", "proposer", "changes", "diff", "fingerprint", "evaluator_fingerprint", "candidate_commit",
-    "kept_commit", "outcome", "reason", "value", "effect", "effect_low", "effect_high", "p_better", "e_win", "e_lose",
+    "category", "origin", "proposer", "changes", "diff", "fingerprint", "evaluator_fingerprint",
+    "fingerprints", "candidate_commit", "kept_commit", "outcome", "reason", "value", "effect", "effect_low", "effect_high", "p_better", "e_win", "e_lose",
     "usd", "tokens", "seconds", "timings", "details", "sandbox", "repairs", "log_tail", "started", "ended",
     "measurements", "proposals",
 }  # fmt: skip
@@ -92,7 +92,7 @@ def test_show_tells_everything(filled: Path) -> None:
     parts = (
         "Halve it.", "NUMBER 8 -> 4", "kept", "4 size (units, lower is better)", " better; ", "90 % interval",
         "probability of being better >.99", "experiment 0 (", "candidate ", "kept ", "$0.25, 120 tokens", "observe ",
-        "script, origin local", "sandbox limits", "treatment", "search", "digits", "512",
+        "script, origin local", "sandbox ", "treatment", "search", "digits", "512",
     )  # fmt: skip
     for part in parts:
         assert part in text, part
