@@ -242,8 +242,8 @@ def hopeless(plan: Plan) -> str | None:
     )
     return (
         f"With {setting.weekly:,} units a week a test of {setting.max_weeks} weeks finds an improvement of "
-        f"{setting.lift:+.3%} on {setting.baseline:.3%} in {plan.good.kept:.0%} of cases; the others end without an "
-        f"answer or give up. {reach}\nTest bolder changes, on a goal that more people reach, over more weeks, or on "
+        f"{100 * setting.lift:+.3g}% on {100 * setting.baseline:.3g}% in {plan.good.kept:.0%} of cases; the others "
+        f"end without an answer or give up. {reach}\nTest bolder changes, on a goal that more people reach, over more weeks, or on "
         f"more traffic: a fixed-sample test would take {plan.fixed_per_arm:,} units per arm."
     )
 
@@ -350,8 +350,8 @@ def describe(plan: Plan) -> str:
     setting, good, nothing = plan.setting, plan.good, plan.nothing
     end = "whole weeks" if setting.whole_weeks else "any day"
     lines = [
-        f"{setting.weekly:,} units a week, {setting.baseline:.3%} convert, smallest lift of interest "
-        f"{setting.lift:+.3%}",
+        f"{setting.weekly:,} units a week, {100 * setting.baseline:.3g}% convert, smallest lift of interest "
+        f"{100 * setting.lift:+.3g}%",
         f"{setting.surfaces} test{'s' * (setting.surfaces > 1)} at once, {setting.holdout:.0%} held out, "
         f"{setting.max_weeks} weeks at most, ending with {end}",
         "",
