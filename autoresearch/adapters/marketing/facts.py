@@ -41,7 +41,8 @@ class Claim:
         kind: `number`, or the family of a telling word (`free`, `superlative`).
         readings: For numbers, every (value, unit) that may be meant: 1.234 may be a thousand or a little over one.
         word: The word itself where others of its family do not stand for it: fastest is not cheapest.
-        near: Telling words beside it, the following ones if there are any.
+        near: Content words beside it, the following two if there are any, else the two before.
+        followed: Whether `near` follows it.
         around: More words of its sentence.
         negated: Whether a "not" stands right before it.
     """
@@ -51,6 +52,7 @@ class Claim:
     readings: frozenset[tuple[Decimal, str]] = frozenset()
     word: str = ""
     near: tuple[str, ...] = ()
+    followed: bool = False
     around: tuple[str, ...] = ()
     negated: bool = False
 
@@ -184,13 +186,17 @@ def _claim(
     start = max(0, span[0] - _REACH)
     before = content_words(sentence[start : span[0]])
     after = content_words(sentence[span[1] : span[1] + _REACH])
+    following = after[:2]
+    if kind == "number":  # what stands behind the next number belongs to that one
+        following = content_words(re.split(r"\d", sentence[span[1] : span[1] + _REACH], maxsplit=1)[0])[:2]
     close = sentence[start : span[0]].casefold().split()[-3:]
     return Claim(
         shown=_shown(sentence, span, bare=kind == "number" and all(unit[:1] in ("", "/") for _, unit in readings)),
         kind=kind,
         readings=readings,
         word=_bare(word),
-        near=tuple(after[:2] or before[-2:]),
+        near=tuple(following or before[-2:]),
+        followed=bool(following),
         around=(*before[-4:], *after[:4]),
         negated=any(part.strip(",.'\"") in NEGATIONS or part.endswith("n't") for part in close),
     )
@@ -304,9 +310,11 @@ def _same_quantity(own: tuple[Decimal, str], claimed: tuple[Decimal, str]) -> bo
 
 def _shares_words(fact: Fact, own: Claim, claim: Claim) -> bool:
     """Say whether the words beside a claim are those of the fact; where there are none, nothing contradicts."""
-    with_unit = any(unit for _, unit in claim.readings)
-    words = claim.around if with_unit else claim.near
-    return not words or any(same_word(word, known) for word in words for known in fact.words)
+    bare = claim.kind == "number" and not any(unit for _, unit in claim.readings)
+    words = claim.near if bare or claim.kind != "number" else claim.around
+    # "9 cafés" is not covered by "1,200 cafés in 9 countries": what follows a bare number is what it counts.
+    known = own.near if bare and claim.followed and own.followed else fact.words
+    return not words or any(same_word(word, other) for word in words for other in known)
 
 
 def _refusal(claim: Claim, facts: Sequence[Fact]) -> str:

@@ -89,6 +89,8 @@ def test_what_the_facts_hold_may_be_said(text: str) -> None:
         ("Delivered in 25 minutes", "25 minutes"),
         ("1,300 cafés", "1,300 cafés"),
         ("12,000 cafés", "12,000 cafés"),
+        ("9 cafés", "9 cafés"),
+        ("1,200 countries", "1,200 countries"),
         ("1.2 cafés", "1.2 cafés"),
         ("Thousands of cafés", "Thousands"),
         ("$39 a month", "$39"),
