@@ -67,3 +67,45 @@ def test_failures_in_a_row_are_counted_from_the_newest() -> None:
     rows = [made("failed", -9), made("failed"), made("accepted"), made("failed"), made("refused")]
     assert memory.failures_in_a_row(rows, now - timedelta(minutes=1)) == 2
     assert memory.failures_in_a_row(rows[:2], now - timedelta(minutes=1)) == 1
+
+
+def judged(number: int, *, session: int = 1, outcome: str = "reverted") -> Experiment:
+    return Experiment(id=number + 1, run_id="r", number=number, session_id=session, outcome=outcome)
+
+
+def test_pairs_are_runs_of_both_arms_on_the_same_seed() -> None:
+    """The sum of products runs over common seeds only, and is absent where there is none."""
+    rows = [row(2.0, seed=1), row(3.0, seed=1, arm="control", look=1), row(5.0, seed=2, look=2)]
+    assert [look.cross for look in memory.looks_of(rows)] == [None, 6.0, 6.0]
+
+
+def test_blocks_count_sessions_with_judged_experiments() -> None:
+    """Each session that judged something is a block of its own, and one that only crashed is none."""
+    experiments = [judged(0, outcome="kept"), judged(1), judged(2, session=5, outcome="crashed"), judged(3, session=7)]
+    measurements = {item.id: [row(1.0)] for item in experiments}
+    assert [past.block for past in memory.past_evidence(experiments, measurements)] == [0, 0, 1]
+    known = memory.evidence(METRIC, experiments, measurements, judged(4, session=9))
+    assert known.block == 2
+    assert memory.evidence(METRIC, experiments, measurements, judged(4, session=7)).block == 1
+
+
+def test_past_experiments_remember_their_looks() -> None:
+    """Which run had which seed can be told later: each look of the past is there, in order."""
+    rows = [row(1.0, seed=0), row(2.0, seed=1, look=1)]
+    (past,) = memory.past_evidence([judged(0, outcome="kept")], {1: rows})
+    assert [look.treatment.n for look in past.all_looks] == [1, 2]
+
+
+def test_the_noise_is_settled_between_estimates() -> None:
+    """The noise stays while its degrees of freedom grow by less than a tenth; the experiment in flight is no part."""
+    record = memory.Record()
+    estimates = []
+    for number in range(40):
+        pair = [row(float(number % 2), seed=0), row(float(number % 3), seed=1, look=1)]
+        record.add(judged(number, outcome="kept" if number == 0 else "reverted"), pair)
+        assert record.noise is not None
+        estimates.append(record.noise.dof)
+    assert estimates[:10] == list(range(1, 11))
+    assert len(set(estimates[20:])) < 10
+    current = record.evidence(METRIC, judged(40), [row(0.0, seed=0), row(50.0, seed=1, look=1)])
+    assert current.noise == record.noise

@@ -72,7 +72,7 @@ class Spread:
 STEP = Spread((0.0, 0.003, 0.03, 0.3), (0.7, 0.24, 0.05, 0.01))
 """From one experiment to the next, before anything was checked: on most machines nothing to speak of."""
 
-GAP = Spread((0.0, 0.3, 3.0), (0.5, 0.35, 0.15))
+GAP = Spread((0.0, 0.3, 3.0, 30.0), (0.5, 0.35, 0.13, 0.02))
 """From one block to the next: another day, perhaps another machine beside it."""
 
 STILL = Spread((0.0,), (1.0,))

@@ -71,7 +71,7 @@ class Seen:
     @property
     def slope(self) -> Vector:
         """How far each level falls per unit of difference. Shape (D,)."""
-        return np.asarray(self.gains.sum(axis=1))
+        return self.gains[:, 0].copy() if len(self.surprise) == 1 else np.asarray(self.gains.sum(axis=1))
 
     def given(self, difference: float) -> Vector:
         """Return the mean of the levels if this is the difference. Shape (D,)."""

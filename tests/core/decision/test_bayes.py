@@ -314,3 +314,58 @@ def test_believed_gain_is_near_the_true_one() -> None:
 def test_claims_little_where_nothing_helps() -> None:
     """When no candidate has any effect, the believed gain is under 0.8 noise units on average."""
     assert np.mean([simulate(BayesPolicy(), seed, help_share=0.0)[1] for seed in range(12)]) < 0.8
+
+
+def in_block(history: list[PastEvidence], block: int, *looks: Look) -> Evidence:
+    return Evidence(HIGHER, looks, KNOWN, tuple(history), block)
+
+
+def test_after_a_pause_the_incumbent_is_measured_again_unless_the_case_is_clear() -> None:
+    """In a new block a promising candidate asks for the control; a hopeless and an overwhelming one do not."""
+    policy = BayesPolicy()
+    asked = policy.decide(in_block(POOR, 1, look(2.0)))
+    assert (asked.decision, asked.measure) == (Decision.CONTINUE, ("control",))
+    assert policy.decide(in_block(POOR, 1, look(-3.0))).decision is Decision.REVERT
+    assert policy.decide(in_block(POOR, 1, look(20.0))).decision is Decision.KEEP
+
+
+def test_a_pause_that_moved_the_machine_is_not_booked_on_a_candidate() -> None:
+    """A candidate that looks better by what the incumbent gained too is not kept; without the control it would be."""
+    higher = look(3.0, control=(3.1,))
+    assert BayesPolicy().decide(in_block(POOR, 1, look(3.0), higher)).decision is not Decision.KEEP
+    assert STILL.decide(in_block(POOR, 1, look(3.0))).decision is Decision.KEEP
+
+
+def test_drift_is_no_gain() -> None:
+    """The incumbent found higher than it was is the machine's doing: the believed gain stays where it was."""
+    history = [past(0.0, 0.0), past(4.0, kept=True)]
+    before = BayesPolicy().believed_gain(evidence(history))
+    moved = PastEvidence(look(1.0, control=(9.0, 9.2)), kept=False, block=1)
+    assert BayesPolicy().believed_gain(evidence([*history, moved])) == pytest.approx(before, abs=0.5)
+
+
+def test_runs_of_the_incumbent_are_no_looks_of_the_candidate() -> None:
+    """With two looks allowed a candidate gets its second run although the incumbent was measured in between."""
+    looks = (look(0.6), look(0.6, control=(0.0,)))
+    again = BayesPolicy().decide(in_block(POOR, 0, *looks))
+    assert (again.decision, again.measure) == (Decision.CONTINUE, ("treatment",))
+
+
+def test_the_unsure_incumbent_is_measured_rather_than_the_candidate() -> None:
+    """Where little is known of the incumbent and much of the candidate, its own run says more of the difference."""
+    policy = BayesPolicy(max_looks=6, drop_below=0.1, keep_at=0.95)
+    unsure = [past(0.0), PastEvidence(look(-1.0), False, block=1)]
+    candidate = tuple(look(*[0.8] * n) for n in range(1, 6))
+    verdict = policy.decide(Evidence(HIGHER, candidate, Noise(1.0, math.inf), tuple(unsure), 1))
+    assert (verdict.decision, verdict.measure) == (Decision.CONTINUE, ("control",))
+
+
+def test_shared_seeds_make_one_run_tell_more() -> None:
+    """Told that most of the noise comes with the seed, the same small gain is surer; told of none, nothing changes."""
+    history = [past(0.0), *(past(-1.0 - n % 3) for n in range(10))]
+    plain, shared, none = (
+        BayesPolicy().decide(evidence(history, look(1.0), noise=Noise(1.0, math.inf, seed))) for seed in (0.0, 0.9, 0.0)
+    )
+    assert plain == none
+    assert shared.p_better is not None and plain.p_better is not None
+    assert shared.p_better > plain.p_better

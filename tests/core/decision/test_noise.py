@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autoresearch.core.adapter import ArmTotals
 from autoresearch.core.decision import Noise
-from autoresearch.core.decision.noise import STATED_DOF, estimate_noise, plug_in_sd
+from autoresearch.core.decision.noise import STATED_DOF, Replicates, estimate_noise, plug_in_sd
 
 
 def group(*values: float) -> ArmTotals:
@@ -69,3 +69,51 @@ def test_plug_in_widens_with_few_degrees_of_freedom_and_never_vanishes() -> None
     assert plug_in_sd(Noise(2.0, 4.0), 1.0) == pytest.approx(2.0 * math.sqrt(2.0))
     assert plug_in_sd(Noise(2.0, 1.0), 1.0) == plug_in_sd(Noise(2.0, 3.0), 1.0)
     assert 0 < plug_in_sd(Noise(0.0, 3.0), 0.0) < plug_in_sd(Noise(0.0, 3.0), 5.0) < 1e-6
+
+
+def layout(rng: np.random.Generator, artifacts: int, seeds: int, seed_sd: float, sd: float) -> Replicates:
+    """Artifacts measured on the same seeds."""
+    replicates, levels = Replicates(), seed_sd * rng.normal(size=seeds)
+    for _ in range(artifacts):
+        values = 10.0 * rng.normal() + levels + sd * rng.normal(size=seeds)
+        replicates.add(list(enumerate(values.tolist())))
+    return replicates
+
+
+def test_without_common_seeds_replicates_are_the_pooled_noise() -> None:
+    """Sums kept up one by one give what all groups give at once, calibration and a stated noise included."""
+    first, second, third = group(1.0, 2.0, 4.0), group(10.0, 11.0), group(5.0, 5.5, 7.0)
+    replicates = Replicates()
+    replicates.add([(1, 1.0), (2, 2.0), (3, 4.0)])
+    replicates.add([(4, 10.0), (5, 11.0)])
+    replicates.add([(6, 99.0)])
+    replicates.add_group(third)
+    found, pooled = replicates.noise(0.8), estimate_noise([first, second, third], 0.8)
+    assert found is not None and pooled is not None
+    assert (found.sd, found.dof, found.seed_sd) == (pytest.approx(pooled.sd), pooled.dof, 0.0)
+    assert Replicates().noise() is None
+
+
+def test_a_seed_effect_is_found_where_there_is_one() -> None:
+    """Eight artifacts on three seeds show that most of the noise comes with the seed, and how little is left."""
+    found = [layout(np.random.default_rng(n), 8, 3, 3.0, 1.0).noise() for n in range(40)]
+    assert sum(noise is not None and noise.seed_sd > 0 for noise in found) >= 30  # seeds may lie together by chance
+    rest = np.mean([noise.paired_sd**2 for noise in found if noise is not None and noise.seed_sd > 0])
+    seeds = np.mean([noise.seed_sd**2 for noise in found if noise is not None])
+    assert rest == pytest.approx(1.0, rel=0.15)
+    assert seeds == pytest.approx(9.0, rel=0.5)
+    assert {noise.dof for noise in found if noise is not None and noise.seed_sd > 0} == {7 * 2}
+
+
+def test_no_seed_effect_is_found_where_there_is_none() -> None:
+    """It is zero unless the data insist: in 1 of 100 layouts at most by chance."""
+    found = [layout(np.random.default_rng(n), 8, 3, 0.0, 1.0).noise() for n in range(300)]
+    assert sum(noise is not None and noise.seed_sd > 0 for noise in found) <= 9
+
+
+def test_replicates_that_repeat_exactly_have_no_noise() -> None:
+    """A metric that repeats exactly has the deviation 0, whatever the seeds."""
+    replicates = Replicates()
+    for value in (1.0, 2.0, 3.0):
+        replicates.add([(0, value), (1, value)])
+    assert replicates.noise() == Noise(0.0, 3.0)
