@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from autoresearch.adapters.marketing.fixed import NullVariance, sample_size
 from autoresearch.core import MetricKind, UsageError
 from autoresearch.core.decision import race_bernoulli
+from autoresearch.core.decision.arms import RatePrior, plan_finite_list
 from autoresearch.core.decision.race import check_rates, first_crossing
 from autoresearch.core.decision.race_bernoulli import Counts
 
@@ -243,8 +244,9 @@ def hopeless(plan: Plan) -> str | None:
     return (
         f"With {setting.weekly:,} units a week a test of {setting.max_weeks} weeks finds an improvement of "
         f"{100 * setting.lift:+.3g}% on {100 * setting.baseline:.3g}% in {plan.good.kept:.0%} of cases; the others "
-        f"end without an answer or give up. {reach}\nTest bolder changes, on a goal that more people reach, over more weeks, or on "
-        f"more traffic: a fixed-sample test would take {plan.fixed_per_arm:,} units per arm."
+        f"end without an answer or give up. {reach}\n"
+        "Test bolder changes, on a goal that more people reach, over more weeks, or on more traffic: a fixed-sample test "
+        f"would take {plan.fixed_per_arm:,} units per arm."
     )
 
 
@@ -381,6 +383,23 @@ def describe(plan: Plan) -> str:
     ]
     reason = hopeless(plan)
     return "\n".join(lines if reason is None else [*lines, "", f"Hopeless: {reason}"]) + "\n"
+
+
+def describe_list(people: int, prior: RatePrior) -> str:
+    """Return how to spend a list that ends, in words: whom to test on, and what that is expected to bring.
+
+    Raises:
+        ValueError: If the list is too short to compare anything.
+    """
+    made = plan_finite_list(people, prior)
+    gain, best = made.expected_rate - made.untested_rate, made.perfect_rate - made.untested_rate
+    return (
+        f"A list of {people:,}, rates of variants around {prior.mean:.3%} with a spread of {prior.sd:.3%}:\n"
+        f"  test on {made.per_arm:,} per arm, then send the better-looking one to the other {made.rolled:,}\n"
+        f"  expected over the whole list: {made.expected_rate:.3%}, which is {gain * people:,.0f} conversions more "
+        f"than one variant untested,\n  and {gain / best:.0%} of what knowing the better one beforehand would bring\n"
+        "Test & Roll brings the most conversions and claims nothing: the arm that it chooses is a bet.\n"
+    )
 
 
 def _testable(plan: Plan) -> str:

@@ -93,6 +93,24 @@ def test_a_campaign_without_traffic_says_where_to_state_it(campaign: Path) -> No
         run("plan", "-c", campaign)
 
 
+def test_a_list_that_ends_is_planned(campaign: Path) -> None:
+    """A list of 100,000 with rates of 68 % ± 3 points is tested on 2,284 per arm; own tests say it where they can."""
+    text = run("plan", "-c", campaign, "--list", 100_000, "--baseline", 0.68, "--spread", 0.03)
+    assert "test on 2,284 per arm, then send the better-looking one to the other 95,432" in text
+    for number, conversions in enumerate((50, 70, 90)):
+        arms = tuple(PastArm({"headline": "x"}, 1000, conversions) for _ in range(2))
+        remember(campaign / ".autoresearch" / "marketing", PastTest(f"run/{number}", "2026-03-01", arms))
+    prior = json.loads(run("plan", "-c", campaign, "--list", 1000, "--json"))["prior"]
+    assert prior["mean"] == pytest.approx(0.07)
+    assert 0.01 < prior["sd"] < 0.02
+
+
+def test_a_list_without_any_knowledge_says_what_to_give(campaign: Path) -> None:
+    """Without earlier tests the spread must be given, and the message shows how."""
+    with pytest.raises(UsageError, match=r"0 earlier arms say nothing(.|\n)*--list 100000 --baseline"):
+        run("plan", "-c", campaign, "--list", 1000)
+
+
 def test_past_tests_are_imported(campaign: Path, archive: Path) -> None:
     """What was taken is counted, and lies in the campaign's state."""
     found = json.loads(run("import", archive, "-c", campaign, "--json"))

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.planning import Setting
+    from autoresearch.core.decision.arms import RatePrior
 
 
 def plan(
@@ -22,14 +23,56 @@ def plan(
     lift: Annotated[float | None, typer.Option(help="Smallest relative lift worth having: 0.1 for 10 %.")] = None,
     weeks: Annotated[int | None, typer.Option(min=1, help="Weeks that a test may take.")] = None,
     surfaces: Annotated[int, typer.Option(min=1, help="Tests at once, each on a share of the traffic.")] = 1,
+    people: Annotated[
+        int | None, typer.Option("--list", min=2, help="Length of a list that ends: plan a test on a part of it.")
+    ] = None,
+    spread: Annotated[
+        float | None, typer.Option(help="With --list: spread of variants' true rates; default: that of earlier tests.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Say how long tests take here, how many a year holds, and what cannot be tested."""
     from autoresearch.adapters.marketing.planning import describe, make_plan
 
+    if people is not None:
+        _plan_list(campaign, people, baseline, spread, as_json)
+        return
     setting = _setting(campaign, weekly, baseline, lift, weeks, surfaces)
     made = make_plan(setting)
     typer.echo(json.dumps(made.as_json(), indent=2) if as_json else describe(made), nl=as_json)
+
+
+def _plan_list(folder: Path, people: int, baseline: float | None, spread: float | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from autoresearch.adapters.marketing.planning import describe_list
+    from autoresearch.core.decision.arms import plan_finite_list
+
+    prior = _prior(folder, baseline, spread)
+    found = {"people": people, "prior": asdict(prior), **asdict(plan_finite_list(people, prior))}
+    typer.echo(json.dumps(found, indent=2) if as_json else describe_list(people, prior), nl=as_json)
+
+
+def _prior(folder: Path, baseline: float | None, spread: float | None) -> RatePrior:
+    """Return what is known of variants' rates: what was given, then the campaign's finished tests.
+
+    Raises:
+        UsageError: If neither says it.
+    """
+    from autoresearch.adapters.marketing.resonance import tests_of
+    from autoresearch.core import ArmTotals, UsageError
+    from autoresearch.core.decision.arms import RatePrior, learned_prior
+
+    try:
+        if baseline is not None and spread is not None:
+            return RatePrior(baseline, spread)
+        past = [arm for test in tests_of(folder, archive=False) for arm in test.arms]
+        learned = learned_prior([ArmTotals("arm", arm.n, arm.conversions, arm.conversions) for arm in past])
+        return RatePrior(learned.mean if baseline is None else baseline, learned.sd if spread is None else spread)
+    except ValueError as error:
+        raise UsageError(
+            f"{error}\nGive both: autoresearch marketing plan --list 100000 --baseline 0.05 --spread 0.005"
+        ) from error
 
 
 def _setting(
