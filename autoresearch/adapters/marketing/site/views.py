@@ -116,6 +116,7 @@ class Views:
         self._forgotten: frozenset[int] = frozenset()
         self._seen: tuple[Any, ...] = ()
         self._looked = -LOOK_SECONDS
+        self._is_ready = False
         self._remembered: dict[tuple[int, int], tuple[int, int]] = {}
         self._live_fault: str | None = None
         self._write_fault: str | None = None
@@ -124,10 +125,12 @@ class Views:
     def refresh(self) -> None:
         """Take up what changed in the state folder, at most every `LOOK_SECONDS`; keep the last good state."""
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        # Until the self-test has passed every request looks: whoever comes first after it is counted.
+        if self._is_ready and now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        self.killed = self.live.killed or not self._ready()
+        self._is_ready = self._ready()
+        self.killed = self.live.killed or not self._is_ready
         seen = (_stamp(self.live.live), _stamp(self.live.events / "forgotten"))
         if seen == self._seen:
             return
