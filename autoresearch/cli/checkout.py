@@ -26,7 +26,7 @@ def checkout(
 
     `best` is the last kept experiment. What the workspace holds, and what git has checked out, stay as they are.
     """
-    with opened(workspace, run) as place:
+    with opened(workspace, run, to_read=True) as place:
         experiment = chosen(place, which)
         _demand_outside(place.layout, folder)
         from autoresearch.core.store import Store

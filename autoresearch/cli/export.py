@@ -33,7 +33,7 @@ def export(
     run: RunOption = None,
 ) -> None:
     """Write the finished experiments: as results.tsv, as JSON lines with everything, or as CSV."""
-    with opened(workspace, run) as place:
+    with opened(workspace, run, to_read=True) as place:
         text = exported(place, form)
     if output is None or str(output) == "-":
         # A pipe gets the texts as they are (typer.echo would drop some sequences); a terminal would obey them.

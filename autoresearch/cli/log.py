@@ -29,7 +29,7 @@ def log(
     json: JsonOption = False,
 ) -> None:
     """List the finished experiments of a run, the baseline first; a positive effect is a better candidate."""
-    with opened(workspace, run) as place:
+    with opened(workspace, run, to_read=True) as place:
         if failed:
             rows = [row for row in place.ledger.proposals(place.run.id) if row.status in _CAME_TO_NOTHING]
             text = as_json(failed_rows(rows)) + "\n" if json else failed_table(rows, terminal_width())

@@ -57,8 +57,13 @@ def refuse_ambiguity(cwd: Path) -> None:
 
 
 @contextmanager
-def opened(workspace: Path | None, run_id: str | None = None) -> Iterator[Place]:
+def opened(workspace: Path | None, run_id: str | None = None, *, to_read: bool = False) -> Iterator[Place]:
     """Open the ledger of a workspace at a run, by default the latest.
+
+    Args:
+        workspace: As given with `-w`.
+        run_id: As given with `--run`.
+        to_read: Nothing will be written, so that it works in a workspace that cannot be written.
 
     Raises:
         UsageError: If there is no such workspace, no run in it yet, or no run of that id.
@@ -68,7 +73,7 @@ def opened(workspace: Path | None, run_id: str | None = None) -> Iterator[Place]
         raise _no_run(layout)
     from autoresearch.core.ledger import Ledger
 
-    with Ledger.open(layout.ledger) as ledger:
+    with (Ledger.reading if to_read else Ledger.open)(layout.ledger) as ledger:
         run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
         if run is None:
             raise _no_run(layout)

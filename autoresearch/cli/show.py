@@ -47,7 +47,7 @@ def show(
 
     `best` is the last kept experiment, the one that the run stands on.
     """
-    with opened(workspace, run) as place:
+    with opened(workspace, run, to_read=True) as place:
         experiment = chosen(place, which)
         measurements = place.ledger.measurements(experiment.id)
         proposals = place.ledger.proposals(place.run.id, experiment.number)

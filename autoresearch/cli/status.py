@@ -20,7 +20,7 @@ def status(workspace: WorkspaceOption = None, run: RunOption = None, json: JsonO
     from autoresearch.core import lock
     from autoresearch.core.readmodel import status_of
 
-    with opened(workspace, run) as place:
+    with opened(workspace, run, to_read=True) as place:
         figures = status_of(place.ledger, place.run, at_work=lock.is_held(place.layout))
         typer.echo(as_json(figures.as_json()) if json else status_text(figures, place), nl=json)
 

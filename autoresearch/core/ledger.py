@@ -10,7 +10,10 @@ happens to the ledger until a method is told to write.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -381,6 +384,35 @@ class Ledger:
         except OSError as error:
             raise UsageError(f"The folder {path.parent} for the ledger cannot be made: {error.strerror}.") from error
         return cls._opened(URL.create("sqlite", database=str(path)))
+
+    @classmethod
+    @contextmanager
+    def reading(cls, path: Path) -> Iterator[Ledger]:
+        """Open the ledger in a file to read it, also where nothing may be written: then a copy of it is read.
+
+        SQLite needs to write beside a ledger even to read it, and an older ledger is brought up to date first; on a
+        copy both are harmless. It is made of what is there now, which suits a workspace that nobody is at work in.
+
+        Raises:
+            UsageError: If the file is no ledger, is damaged, or was written by a newer version.
+            EnvironmentNotReadyError: If it cannot be read.
+        """
+        if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+            with cls.open(path) as ledger:
+                yield ledger
+            return
+        with tempfile.TemporaryDirectory(prefix="autoresearch-") as folder:
+            try:
+                for suffix in ("", "-wal"):  # the second holds what was written last
+                    source = path.with_name(path.name + suffix)
+                    if source.exists():
+                        shutil.copyfile(source, Path(folder) / source.name)
+            except OSError as error:
+                raise EnvironmentNotReadyError(
+                    f"The ledger {path} cannot be read: {error.strerror}.\nIt must be a file that you may read."
+                ) from error
+            with cls.open(Path(folder) / path.name) as ledger:
+                yield ledger
 
     @classmethod
     def connect(cls, url: str) -> Ledger:

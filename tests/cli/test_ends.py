@@ -222,3 +222,26 @@ def test_output_that_cannot_be_written_is_one_sentence(filled: Path) -> None:
         assert done.returncode == 1, done.stderr
         assert done.stderr.splitlines()[0] == f"The output could not be written: {os.strerror(errno.ENOSPC)}."
         assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs a small file system, and this user may not mount one here")
+def test_a_workspace_that_cannot_be_written_can_be_read(hill: Path, tmp_path: Path) -> None:
+    """Listings and checkout work on a read-only file system; a run is refused with a sentence."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    out = tmp_path / "out"
+    done = in_small_place(
+        folder,
+        '"$@" run --adapter hill -w w -n 1 -q --no-confirm >/dev/null && mount -o remount,ro none .;'
+        ' for words in "status --json" "log --json" "show" "export" "checkout best ' + str(out) + '";'
+        ' do "$@" $words -w w >/dev/null; echo "$words: $?"; done;'
+        ' for words in "run -n 1" "pause" "gc"; do "$@" $words -w w; echo "$words: $?"; done',
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    codes = {line.rpartition(": ")[0].split()[0]: line.rpartition(": ")[2] for line in done.stdout.splitlines()}
+    assert {name: codes[name] for name in ("status", "log", "show", "export", "checkout")} == dict.fromkeys(
+        ("status", "log", "show", "export", "checkout"), "0"
+    ), done.stdout + done.stderr
+    assert (codes["run"], codes["pause"], codes["gc"]) == ("1", "1", "1"), done.stdout + done.stderr
+    assert "cannot be written: Read-only file system." in done.stderr
+    assert (out / "hill.py").is_file()

@@ -27,7 +27,8 @@ LOG_KEYS = ["number", "outcome", "category", "hypothesis", "value", "commit", "s
 SHOW_KEYS = {
     "id", "session_id", "proposal_id", "run_id", "number", "sequence", "parent_number", "parent_commit", "hypothesis",
     "category", "origin", "proposer", "changes", "diff", "fingerprint", "evaluator_fingerprint",
-    "fingerprints", "candidate_commit", "kept_commit", "outcome", "reason", "value", "effect", "effect_low", "effect_high", "p_better", "e_win", "e_lose",
+    "fingerprints", "candidate_commit", "kept_commit",
+    "outcome", "reason", "value", "effect", "effect_low", "effect_high", "p_better", "e_win", "e_lose",
     "usd", "tokens", "seconds", "timings", "details", "sandbox", "repairs", "log_tail", "started", "ended",
     "measurements", "proposals",
 }  # fmt: skip
