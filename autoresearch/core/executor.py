@@ -558,7 +558,7 @@ class _Status:
             number, _, step = failed.partition(" ")
             error = OSError(int(number), os.strerror(int(number)))
             if step == "start":
-                raise _cannot_start(self.program, self.cwd, error)
+                raise _cannot_start(self.program, self.cwd, error, self.level)
             raise _sandbox_failed(self.level, f"it could not {step} ({error.strerror})")
         if self.level.confines and not ready:
             raise _sandbox_failed(self.level, tail(log, lines=1) or "it ended without a word")
@@ -623,18 +623,20 @@ def _spawn(
         raise _cannot_start(argv[0], cwd, error) from error
 
 
-def _cannot_start(program: str, cwd: Path, error: OSError) -> EnvironmentNotReadyError:
+def _cannot_start(program: str, cwd: Path, error: OSError, level: Level = Level.NONE) -> EnvironmentNotReadyError:
     if not cwd.is_dir():
         return EnvironmentNotReadyError(
             f"{program} cannot be started in {cwd}: there is no such folder.\n"
             "Run the same command again; a missing folder of an experiment is made anew."
         )
-    if error.errno in (errno.ENOENT, errno.EACCES) and shutil.which(program) is not None:
+    found = shutil.which(program) is not None
+    if level.confines and found:
         return EnvironmentNotReadyError(
             f"{program} cannot be started inside the sandbox: it is not to be seen there.\n"
             "Install it where the system keeps its programs, or choose another level: --sandbox LEVEL."
         )
-    if isinstance(error, FileNotFoundError):
+    # With a folder on PATH that is closed to this user, the system says "permission denied" of a missing program.
+    if not found and not Path(program).exists():
         return EnvironmentNotReadyError(
             f"{program} cannot be started: there is no such program.\nInstall it, or put its folder on PATH."
         )

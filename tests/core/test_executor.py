@@ -278,8 +278,9 @@ def test_fork_chain_dies(tmp_path: Path):
 
 def test_no_zombies_are_left(tmp_path: Path):
     """Adopted processes are collected."""
+    before = {child.pid for child in psutil.Process().children()}
     run(tmp_path, DAEMON)
-    assert [p for p in psutil.Process().children() if p.status() == psutil.STATUS_ZOMBIE] == []
+    assert {child.pid for child in psutil.Process().children()} <= before
 
 
 def test_other_children_of_the_runner_are_spared(tmp_path: Path):
@@ -389,6 +390,23 @@ def test_child_sees_only_its_environment(tmp_path: Path, monkeypatch: pytest.Mon
 def test_missing_program_is_the_machines_fault(tmp_path: Path):
     """A missing program stops the run with a sentence that names it."""
     with pytest.raises(EnvironmentNotReadyError, match="no-such-program cannot be started: there is no such program"):
+        run_process(["no-such-program"], cwd=tmp_path, log=tmp_path / "run.log", limits=Limits(5))
+
+
+def test_missing_interpreter_is_no_missing_program(tmp_path: Path):
+    """A script whose interpreter is missing is not said to be missing itself, nor to be hidden by a sandbox."""
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    with pytest.raises(EnvironmentNotReadyError, match="script cannot be started: No such file or directory"):
+        run_process([script], cwd=tmp_path, log=tmp_path / "run.log", limits=Limits(5))
+
+
+def test_closed_folder_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder on PATH that cannot be entered does not change what is said of a missing program."""
+    monkeypatch.setenv("PATH", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentNotReadyError, match="there is no such program"):
         run_process(["no-such-program"], cwd=tmp_path, log=tmp_path / "run.log", limits=Limits(5))
 
 
