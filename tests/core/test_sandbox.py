@@ -572,12 +572,13 @@ def test_temporary_files_count(strong: Level, folder: Path):
 def test_file_size_limit(bounded: Level, folder: Path):
     """One file cannot grow past the limit even between two looks at the disk."""
     code = """
-    try:
-        with open("file", "wb") as file:
-            while True:
-                file.write(bytes(1 << 16))
-    except OSError as error:
-        print(error.strerror)
+    with open("file", "wb", buffering=0) as file:  # with a hole, so that nobody looks at a full folder in between
+        file.seek((2 << 20) - 1)
+        file.write(b"x")
+        try:
+            file.write(b"x")
+        except OSError as error:
+            print(error.strerror)
     """
     finished = run(folder, code, bounded, disk_mb=2)
     assert finished.returncode == 0
