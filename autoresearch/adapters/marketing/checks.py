@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from autoresearch.adapters.marketing.brand import banned_in
 from autoresearch.adapters.marketing.facts import read_facts, unsupported
-from autoresearch.adapters.marketing.limits import HARD_PLATFORMS, PLATFORM_LIMITS, length, slot_of
+from autoresearch.adapters.marketing.limits import HARD_PLATFORMS, NUMBERS, PLATFORM_LIMITS, length, slot_of
 from autoresearch.adapters.marketing.render import TemplateFault, parts_of, preview_context, render, slots_in
 from autoresearch.adapters.marketing.structure import Structure, read_structure
 from autoresearch.adapters.marketing.unsafe import host_of, hosts_in, unsafe_parts
@@ -78,6 +78,8 @@ def campaign_faults(campaign: Campaign) -> tuple[str, ...]:
         return (" ".join(str(fault).split("\n")),)
     if not asked:
         found.append(f"{campaign.template} asks for no slot. Put {{{{ slot.NAME }}}} where a text may change.")
+    if campaign.kind == "ad":
+        found += _number_faults(campaign, asked)
     found += _template_faults(campaign, marked)
     if campaign.kind == "email":
         found += mail_faults(campaign, marked, preview_context(campaign).unsubscribe_url)
@@ -193,6 +195,8 @@ def _text_faults(campaign: Campaign, name: str, text: str) -> Iterator[str]:
     yield from unsupported(text, read_facts(campaign.facts, campaign.language), campaign.language)
     if name == "subject" and re.match(r"\s*(re|aw|fwd?|wg|tr|rv|sv|antw)\s*[:：]", text, re.IGNORECASE):
         yield "a subject that pretends to be an answer or to be forwarded deceives. Leave that word out."
+    if campaign.kind == "ad" and category_of(name) == "path" and "/" in text:
+        yield "a path is one part of an address, and the platform rejects a slash in it. Use a hyphen."
     if campaign.kind == "ad" and re.match(r"\s*[=+@\t-]", text):
         yield "spreadsheets take a text with this first sign for a formula. Begin with a word."
 
@@ -221,6 +225,16 @@ def _limit_faults(campaign: Campaign, asked: tuple[str, ...]) -> Iterator[str]:
             yield (
                 f"{campaign.path}: [slots.{name}] max_chars is {slot.max_chars}, and the platform rejects more than "
                 f"{most}. Lower it."
+            )
+
+
+def _number_faults(campaign: Campaign, asked: tuple[str, ...]) -> Iterator[str]:
+    kinds = [category_of(name) for name in asked]
+    for kind, (fewest, most) in NUMBERS[campaign.platform].items():
+        if not fewest <= kinds.count(kind) <= most:
+            yield (
+                f"{campaign.template} has {kinds.count(kind)} slots for a {kind}, and the platform takes {fewest} to "
+                f"{most}. Add or take out some: {kind}_1, {kind}_2."
             )
 
 

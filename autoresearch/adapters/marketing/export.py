@@ -28,7 +28,7 @@ FORMATS: Mapping[str, tuple[str, ...]] = {
 JSON_FORMAT = 1
 _SUFFIXES = {"text": "txt"}
 # Column of each kind of slot. Google Ads Editor knows headers in English, whatever their case and spaces (its help page
-# "CSV file columns"); the others are those of the table that Meta's ads manager exports and takes back.
+# "CSV file columns"). For Meta's bulk upload the headers are the customary ones, not checked against its own page.
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "search": {"headline": "Headline", "description": "Description", "path": "Path"},
     "social": {"primary_text": "Body", "headline": "Title", "description": "Link Description"},

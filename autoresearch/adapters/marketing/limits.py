@@ -13,15 +13,21 @@ if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
 
 PLATFORM_LIMITS: Mapping[str, Mapping[str, int]] = {
-    # Responsive search ads: longer texts are rejected, and a wide character counts as two. Source: Adobe Advertising,
-    # "Google Ads responsive search ad settings" (titles, paths, double-byte characters); descriptions as in Google Ads
-    # Help, "About responsive search ads". As of November 2026.
+    # Responsive search ads: longer texts are rejected, and a wide character counts as two. Sources: Google Ads Help,
+    # answer 12437745 (30 and 90); Adobe Advertising, "Google Ads responsive search ad settings" (paths, wide
+    # characters). As of November 2026.
     "search": {"headline": 30, "description": 90, "path": 15},
     # Feed ads: what is shown without "See more"; longer texts are cut, not rejected. Source: Meta's recommendation as
     # quoted by Ads Uploader, "Meta ad copy specs". As of November 2026.
     "social": {"primary_text": 125, "headline": 40, "description": 25},
 }
 """Most characters by platform and kind of slot: `headline_2` is a `headline`."""
+
+NUMBERS: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "search": {"headline": (3, 15), "description": (2, 4), "path": (0, 2)},
+    "social": {},
+}
+"""Fewest and most slots of each kind in one ad; the same sources."""
 
 HARD_PLATFORMS = frozenset({"search"})
 """Platforms that reject a longer text instead of cutting it."""

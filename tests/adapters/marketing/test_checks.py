@@ -235,6 +235,15 @@ def test_limits_above_the_platforms_are_refused(tmp_path: Path) -> None:
     assert "[slots.headline_1] max_chars is 31, and the platform rejects more than 30" in found
 
 
+def test_a_search_ad_needs_three_headlines(tmp_path: Path) -> None:
+    """A template with fewer headlines than the platform takes is refused, and a slash in a path too."""
+    ad = campaign(tmp_path, "ad")
+    assert any("rejects a slash" in sentence for sentence in refusals(ad, copy_of(ad, path_1="rota/free")))
+    for name in ("ad.j2", "ad.html.j2"):
+        edit(tmp_path, f"template/{name}", "{{ slot.headline_3 }}", "")
+    assert any("has 2 slots for a headline, and the platform takes 3 to 15" in fault for fault in campaign_faults(ad))
+
+
 def test_an_ad_says_nothing_twice(tmp_path: Path) -> None:
     """Platforms reject the same text in two places, and spreadsheets run formulas."""
     ad = campaign(tmp_path, "ad")
