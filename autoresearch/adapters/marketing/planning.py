@@ -245,8 +245,8 @@ def hopeless(plan: Plan) -> str | None:
         f"With {setting.weekly:,} units a week a test of {setting.max_weeks} weeks finds an improvement of "
         f"{100 * setting.lift:+.3g}% on {100 * setting.baseline:.3g}% in {plan.good.kept:.0%} of cases; the others "
         f"end without an answer or give up. {reach}\n"
-        "Test bolder changes, on a goal that more people reach, over more weeks, or on more traffic: a fixed-sample test "
-        f"would take {plan.fixed_per_arm:,} units per arm."
+        "Test bolder changes, on a goal that more people reach, over more weeks, or on more traffic: a fixed-sample "
+        f"test would take {plan.fixed_per_arm:,} units per arm."
     )
 
 
