@@ -165,7 +165,7 @@ class Counter:
         units = self._units
         units.merge()
         gone = np.array(sorted(events.forgotten(self.folder)), np.uint64)
-        lost = np.isin(units.unit, gone)
+        lost = np.isin(units.unit, gone) if len(gone) else np.zeros(len(units.unit), np.bool_)
         crossed = (units.low != units.high) & ~lost
         clean = ~crossed & ~lost
         matured = clean & (units.first <= _microseconds(now - (window or timedelta(0))))
@@ -205,18 +205,21 @@ class Counter:
 
     def _take(self, records: events.Records) -> None:
         good = events.sound(records)
-        self._damaged += len(records) - int(good.sum())
-        robots = good & (records["flags"] & events.BOT != 0)
-        self._robots += int(robots.sum())
+        self._damaged += len(records) - int(np.count_nonzero(good))
+        kind, flags = records["kind"], records["flags"]
+        robots = good & (flags & events.BOT != 0)
+        self._robots += int(np.count_nonzero(robots))
         good &= ~robots
-        mine = good & (records["kind"] == events.EXPOSURE) & (records["subject"] == self._subject)
-        mine &= records["arm"] < len(self.arms)
-        if mine.any():
-            self._units.add(records[mine])
-        conversion = good & (records["kind"] == events.CONVERSION)
+        # Few records are conversions of a goal, so their subject is looked at among the conversions only.
+        exposed = np.flatnonzero(good & (kind == events.EXPOSURE))
+        exposed = exposed[(records["subject"][exposed] == self._subject) & (records["arm"][exposed] < len(self.arms))]
+        if len(exposed):
+            self._units.add(records[exposed])
+        converted = np.flatnonzero(good & (kind == events.CONVERSION))
+        subject = records["subject"][converted]
         for goal, rows in self._conversions.items():
-            mine = conversion & (records["subject"] == goal)
-            if mine.any():
+            mine = converted[subject == goal]
+            if len(mine):
                 rows.add(records[mine])
 
 

@@ -107,12 +107,16 @@ def pack(
 
 def checks(records: Records) -> NDArray[np.uint64]:
     """Return the check that belongs to each record, shape (n,); `pack` for many at once."""
-    words = np.frombuffer(records.tobytes(), "<u8").reshape(-1, RECORD.itemsize // 8)
-    total = np.full(len(records), _START, np.uint64)
-    for column, weight in enumerate(_WEIGHTS[:5]):
-        total += words[:, column] * np.uint64(weight)
-    total += (words[:, 5] & np.uint64(0xFFFFFFFF)) * np.uint64(_WEIGHTS[5])
-    return total >> np.uint64(32)
+    words = np.ascontiguousarray(records).view("<u8").reshape(-1, RECORD.itemsize // 8)
+    total = words[:, 0] * np.uint64(_WEIGHTS[0])
+    for column in range(1, 5):
+        total += words[:, column] * np.uint64(_WEIGHTS[column])
+    small = words[:, 5] & np.uint64(0xFFFFFFFF)
+    small *= np.uint64(_WEIGHTS[5])
+    total += small
+    total += np.uint64(_START)
+    total >>= np.uint64(32)
+    return total
 
 
 def sound(records: Records) -> NDArray[np.bool_]:
