@@ -32,8 +32,12 @@ LOSS_TOLERANCE: Final = 5e-3
 Both see batches of the same shape and each window in the same row, so that an honest model repeats itself nearly bit
 for bit; a look ahead that moved every loss by less than this would gain 0.004 bits per byte at most.
 """
-PROBED_SHARE: Final = 0.125
-"""Share of the windows that the witness is asked about."""
+PROBED_SHARE: Final = 0.25
+"""Share of the windows that the witness is asked about.
+
+A model that looks at the next token at a share p of all places escapes n such windows with a chance of (1 - p) ** n: of
+the 184 on the packaged text, one per cent of the places escapes once in six, two per cent once in forty.
+"""
 PROBED_WINDOWS: Final = 64
 """The same as a number: no fewer, where there are so many."""
 FLOOR_SHARE: Final = 0.125
