@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from autoresearch.cli.lazy import LazyGroup
+from autoresearch.cli.lazy import LazyGroup, told_unwritable
 from autoresearch.version import __version__
 
 __all__ = ["app", "main"]
@@ -51,7 +51,12 @@ def main() -> None:
     Codes: 0 done, 1 a fault in use or environment, 2 wrong usage, 130 interrupted.
     """
     _open_closed_streams()
-    app(prog_name="autoresearch")
+    try:
+        app(prog_name="autoresearch")
+    except OSError as error:  # --help and --version are printed before any command
+        if not told_unwritable(error):
+            raise
+        sys.exit(1)
 
 
 def _open_closed_streams() -> None:

@@ -6,7 +6,10 @@ import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +81,8 @@ class LazyGroup(TyperGroup):
         """Run a command; what a person can mend is told in its sentence, anything else keeps its traceback."""
         _never_fail_to_print()
         try:
-            value = super().invoke(ctx)
+            with _ended_like_control_c():
+                value = super().invoke(ctx)
             sys.stdout.flush()
             return value
         except AutoresearchError as error:
@@ -90,13 +94,38 @@ class LazyGroup(TyperGroup):
             _forget_stdout()
             raise typer.Exit(0) from error  # whoever read has read enough: `autoresearch log | head` did what it should
         except OSError as error:
-            # Only a stream fails without a file's name; a file that we failed to foresee keeps its traceback.
-            if error.filename is not None or error.errno not in _UNWRITABLE:
+            if not told_unwritable(error):
                 raise
-            _forget_stdout()
-            with contextlib.suppress(OSError):  # the terminal may be gone, and with it standard error
-                typer.echo(f"The output could not be written: {error.strerror}.\n{_WRITE_ELSEWHERE}", err=True)
             raise typer.Exit(1) from error
+
+
+def told_unwritable(error: OSError) -> bool:
+    """Say in a sentence that standard output cannot be written, where that is what an error means."""
+    # Only a stream fails without a file's name; a file that we failed to foresee keeps its traceback.
+    if error.filename is not None or error.errno not in _UNWRITABLE:
+        return False
+    _forget_stdout()
+    with contextlib.suppress(OSError):  # the terminal may be gone, and with it standard error
+        typer.echo(f"The output could not be written: {error.strerror}.\n{_WRITE_ELSEWHERE}", err=True)
+    return True
+
+
+@contextlib.contextmanager
+def _ended_like_control_c() -> Iterator[None]:
+    """Let a request to terminate or a closed terminal end a command as Ctrl-C does, so that it tidies up behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # What a parent has told us to ignore, as nohup does, stays ignored.
+    ours = [number for name in names if signal.getsignal(number := getattr(signal, name)) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _origin(entry: Registered) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from autoresearch.cli.render import (
     ABSENT,
@@ -92,22 +93,50 @@ class Quiet:
         """Say nothing."""
 
 
-class _Stream:
-    """Writes whole lines at once; falls silent when the reader has left, for a run outlives whoever watches it."""
+_NOBODY_READS = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+"""The terminal is closed, or there is no room for the file that was to be read later."""
+
+
+class Lasting:
+    """A stream that falls silent when nobody reads it any more, for a run outlives whoever watches it."""
 
     def __init__(self, file: TextIO) -> None:
-        self.file = file
-        self.gone = False
+        self._file = file
+        self._gone = False
 
-    def line(self, text: str) -> None:
-        """Write a line, unless nobody reads any more."""
-        if self.gone:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        """Write, unless nobody reads any more."""
+        self._unless_gone(lambda: self._file.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, unless nobody reads any more."""
+        self._unless_gone(self._file.flush)
+
+    def _unless_gone(self, write: Callable[[], object]) -> None:
+        if self._gone:
             return
         try:
-            self.file.write(f"{text}\n")
-            self.file.flush()
-        except BrokenPipeError:
-            self.gone = True
+            write()
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError) and error.errno not in _NOBODY_READS:
+                raise
+            self._gone = True
+
+
+class _Stream:
+    """Writes whole lines at once."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = Lasting(file)
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self._file.write(f"{text}\n")
+        self._file.flush()
 
 
 class Plain(Quiet):
@@ -252,4 +281,4 @@ def _console() -> Console:
     """Return a console that neither highlights nor reads markup; it heeds NO_COLOR and TERM by itself."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return Console(file=cast("TextIO", Lasting(sys.stdout)), highlight=False, markup=False, emoji=False)

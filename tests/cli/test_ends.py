@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from autoresearch.core.ledger import Ledger, Session
+from tests.cli.conftest import invoke
 from tests.cli.plugins import HILL, write_package
 
 AUTORESEARCH = [sys.executable, "-c", "from autoresearch.cli import main; main()"]
@@ -133,6 +134,25 @@ def test_a_closed_terminal_ends_the_run_with_a_reason(slow: Path, tmp_path: Path
     assert last_session(root).reason == "interrupted at once because the terminal was closed"
 
 
+def test_a_run_outlives_its_terminal_where_it_was_told_to(slow: Path, tmp_path: Path) -> None:
+    """Under nohup, or disowned, the run goes on although every line that it draws leads nowhere."""
+    root = tmp_path / "w"
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    words = ("run", "--adapter", "hill", "-w", root, "--set", "pause=1", "-n", "2", "--no-confirm")
+    everywhere = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = start(slow, *words, **everywhere, start_new_session=True, preexec_fn=take_terminal)
+    wait_for("the first experiment", lambda: measuring(root) or process.poll() is not None)
+    os.close(theirs)
+    os.close(ours)
+    process.wait(60)
+    assert last_session(root).reason == "experiments: 2 of 2 done"
+
+
 def test_a_request_to_end_while_preparing_is_answered(packages: Path, tmp_path: Path) -> None:
     """One sentence and the code of an interrupt; the next run begins as if nothing had been."""
     begins = "def prepare(self, workspace):"
@@ -148,6 +168,30 @@ def test_a_request_to_end_while_preparing_is_answered(packages: Path, tmp_path: 
     assert not (root / ".autoresearch" / "owner.json").exists()
     again = start(packages, "run", "--adapter", "hill", "-w", root, "--set", "pause=0", "-n", "1", "-q")
     assert again.wait(60) == 0
+
+
+DYING = """
+import os, signal, time, typer
+app = typer.Typer()
+
+@app.command()
+def wait(name: str) -> None:
+    try:
+        os.kill(os.getpid(), getattr(signal, name))
+        time.sleep(60)
+    finally:
+        print("tidied up")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_every_command_tidies_up_when_it_is_asked_to_end(packages: Path, name: str) -> None:
+    """A request to terminate and a closed terminal are answered as Ctrl-C is, and nothing stays changed after it."""
+    write_package(packages, "dying", DYING, {"autoresearch.commands": {"dying": "dying:app"}})
+    before = signal.getsignal(getattr(signal, name))
+    result = invoke("dying", name)
+    assert (result.exit_code, result.stdout) == (130, "tidied up\n")
+    assert signal.getsignal(getattr(signal, name)) is before
 
 
 def test_a_second_run_is_refused_and_told_by_whom(slow: Path, tmp_path: Path) -> None:
@@ -213,8 +257,8 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_a_freed_one_goes_on(hill: 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_one_sentence(filled: Path) -> None:
     """A full disk behind `>` is no bug of ours: exit code 1 and no trace."""
-    for words in (("log",), ("show",), ("status", "--json"), ("export",), ("adapters",)):
-        place = [] if words == ("adapters",) else ["-w", str(filled)]
+    for words in (("log",), ("show",), ("status", "--json"), ("export",), ("--help",)):
+        place = [] if words == ("--help",) else ["-w", str(filled)]
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
                 [*AUTORESEARCH, *words, *place], stdout=full, stderr=subprocess.PIPE, text=True, check=False
