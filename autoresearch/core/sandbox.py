@@ -36,7 +36,6 @@ import site
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -234,8 +233,9 @@ def wrap(
     """
     confinement.check(cwd)
     private = _private_folder(stack)
-    system = (*_system(confinement.gpu), *python_environment())
-    hidden = tuple(path.resolve() for path in confinement.hidden)
+    named = [path.resolve() for path in (cwd, *confinement.readable, *confinement.writable)]
+    system = (*_system(confinement.gpu), *python_environment(named))
+    hidden = tuple({path.resolve() for path in confinement.hidden} | {path for path in _foreign() if path not in named})
     gpus = gpu_devices() if confinement.gpu else ()
     filter_ = seccomp.program(own_network=level is Level.BUBBLEWRAP) if seccomp.supported() else b""
     # Bubblewrap reports a signal as an exit code, so that somebody inside must see how the command really ended.
@@ -384,6 +384,8 @@ _PROC = tuple(
 )
 
 
+# Where people keep projects inside the system's folders; a common place for them in containers.
+_FOREIGN = ("/usr/src", "/usr/local/src")
 # What drivers of GPUs want beside their device files.
 _GPU_FOLDERS = (
     *("/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module"),
@@ -396,6 +398,10 @@ def _system(gpu: bool) -> tuple[Path, ...]:
     """Return the folders of the operating system that programs need."""
     names = (*_FOLDERS, *(_GPU_FOLDERS if gpu else ("/sys/devices/system",)))
     return tuple(filter(_reachable, map(Path, names)))
+
+
+def _foreign() -> list[Path]:
+    return [path.resolve() for path in map(Path, _FOREIGN) if path.is_dir() and any(path.iterdir())]
 
 
 def _etc() -> list[Path]:
@@ -412,11 +418,22 @@ def gpu_devices(root: Path = Path("/dev")) -> tuple[Path, ...]:
     return tuple(sorted(path for pattern in ("nvidia*", "dri", "kfd", "dxg") for path in root.glob(pattern)))
 
 
-@functools.cache
-def python_environment() -> tuple[Path, ...]:
-    """Return what this interpreter and its packages are made of: files and folders to read."""
+def python_environment(named: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """Return what this interpreter and its packages are made of: files and folders to read.
+
+    Args:
+        named: Real paths that a command works with. A Python in whose folder one of them lies, or the person's home,
+            shows its libraries and not that folder: `python -m venv .` makes a workspace of it, or the other way round.
+    """
     prefixes = {Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
-    paths = {path for prefix in prefixes for path in _of_prefix(prefix)}
+    others = (Path.home().resolve(), *named)
+    shared = {prefix for prefix in prefixes if any(path.is_relative_to(prefix.resolve()) for path in others)}
+    return _python_environment(frozenset(prefixes - shared), frozenset(shared))
+
+
+@functools.lru_cache(maxsize=16)
+def _python_environment(whole: frozenset[Path], shared: frozenset[Path]) -> tuple[Path, ...]:
+    paths = {*whole, *(path for prefix in shared for path in _libraries(prefix))}
     paths |= {Path(sys.executable).resolve(), Path(__file__).parents[1]}
     if site.ENABLE_USER_SITE:
         paths.add(Path(site.getusersitepackages()))
@@ -425,16 +442,10 @@ def python_environment() -> tuple[Path, ...]:
     return tuple(sorted(filter(_reachable, paths)))
 
 
-def _of_prefix(prefix: Path) -> Iterator[Path]:
-    """Yield a Python's folders: the whole prefix, unless the person's home lies in it or is it."""
-    if not Path.home().resolve().is_relative_to(prefix.resolve()):
-        yield prefix
-        return
-    schemes = sysconfig.get_paths(vars={"base": str(prefix), "platbase": str(prefix), "installed_base": str(prefix)})
-    # `data` is the prefix itself; `scripts` is where every other program of the person's lies too.
-    yield from (Path(path) for name, path in schemes.items() if name not in ("data", "scripts"))
+def _libraries(prefix: Path) -> Iterator[Path]:
+    """Yield what makes a Python's folder a Python, and nothing that may lie beside it."""
+    yield from (prefix / name for name in ("lib", "lib64", "include", "pyvenv.cfg"))
     yield from (prefix / "bin").glob("python*")
-    yield from (prefix / "lib").glob("libpython*")
 
 
 @functools.cache

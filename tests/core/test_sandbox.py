@@ -9,9 +9,11 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import textwrap
 import time
+import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,6 +254,24 @@ def test_root_cannot_change_the_kernel(strong: Level, folder: Path):
     """Started by root, a confined process cannot change a kernel setting through /proc/sys."""
     run(folder, "open('/proc/sys/kernel/core_pattern', 'r+b')", strong)
     assert "Error: [Errno" in log_of(folder)
+
+
+def test_there_is_no_other_room_to_write(strong: Level, folder: Path):
+    """Nothing can be made in the root, among the devices, in the system, in Python's folders or in what was hidden."""
+    (folder.parent / "shown" / "hidden").mkdir(parents=True)
+    hidden = folder.parent / "shown" / "hidden"
+    places = ["/", "/dev", "/etc", "/usr", "/proc", "/sys/devices/system", sys.prefix, str(hidden.parent), str(hidden)]
+    code = f"""
+    for place in {places!r}:
+        try:
+            os.close(os.open(place + "/autoresearch-made-this", os.O_CREAT | os.O_WRONLY))
+            print(place)
+        except OSError:
+            pass
+    """
+    finished = run(folder, code, strong, Confinement((hidden.parent,), (folder,), (hidden,)))
+    assert finished.returncode == 0
+    assert log_of(folder) == ""
 
 
 def test_home_is_private_and_empty(strong: Level, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -598,7 +618,7 @@ def test_killed_runner_leaves_no_command(strong: Level, folder: Path):
     argv = [sys.executable, "-c", {inner!r}, {word!r}]
     run_process(argv, cwd=Path.cwd(), log=Path("../inner.log"), limits=Limits(60), level=Level({strong.value!r}))
     """
-    process = sandbox.subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], cwd=folder)
+    process = subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], cwd=folder)
     wait_for(lambda: (folder / "up").exists())
     known = {child.pid for child in psutil.Process().children()}
     process.kill()
@@ -862,13 +882,62 @@ def test_search_path_shows_packages_only(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(path.name for path in sandbox._importable(tmp_path)) == ["module.py", "package"]
 
 
+def test_workspace_in_the_pythons_own_folder(strong: Level, tmp_path: Path):
+    """Where a virtual environment was made in the workspace itself, its libraries are shown and the rest is not."""
+    venv.create(tmp_path, symlinks=True)
+    own = tmp_path / ".autoresearch" / "own"
+    own.mkdir(parents=True)
+    (tmp_path / ".autoresearch" / "ledger.db").write_text("secret")
+    package = Path(sandbox.__file__).parents[2]
+    code = f"""
+    import sys
+    from pathlib import Path
+    sys.path[:0] = [{str(package)!r}, *{[path for path in sys.path if path]!r}]
+    from autoresearch.core.executor import Limits, run_process
+    from autoresearch.core.sandbox import Confinement, Level
+    code = "import sys; print(sys.prefix); print(open({str(tmp_path / ".autoresearch" / "ledger.db")!r}).read())"
+    own = Path({str(own)!r})
+    argv = [sys.executable, "-c", code]
+    run_process(argv, cwd=own, log=Path("log"), limits=Limits(30), level=Level({strong.value!r}))
+    """
+    python = tmp_path / "bin" / "python"
+    subprocess.run([python, "-c", textwrap.dedent(code)], check=True, cwd=tmp_path)
+    log = (tmp_path / "log").read_text()
+    assert log.startswith(f"{tmp_path}\n")
+    assert "secret" not in log
+    assert "ledger.db" in log.splitlines()[-1]
+
+
 def test_home_is_not_part_of_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A Python that is installed into the person's home shows its own folders and not the home."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    shown = list(sandbox._of_prefix(tmp_path))
-    assert shown
+    """A Python that is installed into the person's home shows its libraries and not the home."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "lib").mkdir()
+    assert tmp_path in sandbox.python_environment()
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    shown = sandbox.python_environment()
     assert tmp_path not in shown
-    assert list(sandbox._of_prefix(tmp_path / "venv")) == [tmp_path / "venv"]
+    assert tmp_path / "lib" in shown
+
+
+def test_projects_among_the_systems_folders(
+    strong: Level, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A place for projects inside a folder of the system stays out of reach, but for what is shown of it."""
+    system, projects = tmp_path / "system", tmp_path / "system" / "src"
+    (projects / "mine").mkdir(parents=True)
+    for path in (system / "library", projects / "secret", projects / "mine" / "data"):
+        path.write_text("text")
+    monkeypatch.setattr(sandbox, "_FOREIGN", (str(projects),))
+    monkeypatch.setattr(sandbox, "_system", lambda gpu, real=sandbox._system: (*real(gpu), system))
+    code = f"""
+    for path in ({str(system / "library")!r}, {str(projects / "mine" / "data")!r}, {str(projects / "secret")!r}):
+        try:
+            print(open(path).read())
+        except OSError:
+            print("refused")
+    """
+    run(folder, code, strong, Confinement((projects / "mine",), (folder,)))
+    assert log_of(folder).split() == ["text", "text", "refused"]
 
 
 def test_gpu_devices_of_every_maker(tmp_path: Path):
