@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from autoresearch.adapters.ml_training.task import WEIGHTS
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, UsageError
 from autoresearch.core.executor import Limits, die_with_parent, run_process, send_message, tail
+from autoresearch.core.sandbox import Confinement, best_level
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,10 +82,10 @@ def sample_text(task: SampleTask, write: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="autoresearch-") as name:
         scratch = Path(name)
         (scratch / "task.json").write_text(json.dumps(asdict(task)), encoding="utf-8")
-        _run(scratch, write)
+        _run(scratch, Path(task.folder), write)
 
 
-def _run(scratch: Path, write: Callable[[str], None]) -> None:
+def _run(scratch: Path, folder: Path, write: Callable[[str], None]) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def receive(message: Any) -> None:
@@ -99,6 +100,9 @@ def _run(scratch: Path, write: Callable[[str], None]) -> None:
         limits=Limits(WALL_SECONDS),
         env={"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         on_message=receive,
+        # Being kept has made the incumbent's script no more trustworthy.
+        level=best_level(),
+        confinement=Confinement(readable=(folder.absolute(),), writable=(scratch,)),
     )
     write(printable(decoder.decode(b"", final=True)))
     if finished.stopped is not None or finished.returncode != 0:
