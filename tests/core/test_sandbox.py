@@ -256,6 +256,17 @@ def test_root_cannot_change_the_kernel(strong: Level, folder: Path):
     assert "Error: [Errno" in log_of(folder)
 
 
+def test_no_capabilities_inside(folder: Path):
+    """Whoever starts the loop, a command inside bubblewrap has no capability and cannot get one."""
+    need(Level.BUBBLEWRAP)
+    run(folder, "print(open('/proc/self/status').read())", Level.BUBBLEWRAP)
+    found = dict(line.split(":", 1) for line in log_of(folder).splitlines() if ":" in line)
+    assert {name: int(found[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")} == dict.fromkeys(
+        ("CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+    )
+    assert found["NoNewPrivs"].strip() == "1"
+
+
 def test_there_is_no_other_room_to_write(strong: Level, folder: Path):
     """Nothing can be made in the root, among the devices, in the system, in Python's folders or in what was hidden."""
     (folder.parent / "shown" / "hidden").mkdir(parents=True)
@@ -607,10 +618,11 @@ def test_file_size_limit(bounded: Level, folder: Path):
 
 
 def test_killed_runner_leaves_no_command(strong: Level, folder: Path):
-    """SIGKILL of the runner ends a confined command that called `die_with_parent`."""
+    """SIGKILL of the runner ends a command that called `die_with_parent`, and under bubblewrap any command."""
     word = f"orphan-{folder.parent.name}-{os.getpid()}"
-    inner = "from autoresearch.core.executor import die_with_parent\nimport time\ndie_with_parent()\n"
-    inner += "open('up', 'w').close()\ntime.sleep(60)"
+    inner = "import time\nopen('up', 'w').close()\ntime.sleep(60)"
+    if strong is Level.LANDLOCK:
+        inner = "from autoresearch.core.executor import die_with_parent\ndie_with_parent()\n" + inner
     code = f"""
     from pathlib import Path
     from autoresearch.core.executor import Limits, run_process
