@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-CampaignArgument = Annotated[Path, typer.Argument(help="The campaign folder.", show_default="the current folder")]
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
 
 
 def serve(
-    campaign: CampaignArgument = Path(),
+    workspace: CampaignOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; one per core is right.")] = 2,
@@ -24,11 +23,12 @@ def serve(
     """Serve the campaign's page, assign visitors and count them; a run may stop and resume meanwhile."""
     from autoresearch.adapters.marketing.site.server import Server
 
+    folder = layout_of(workspace).root
     stop = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Server(campaign, host=host, port=port, workers=workers, public_url=public_url) as server:
-            typer.echo(f"Serving {campaign} at {server.url} with {workers} workers; the self-test has passed.")
+        with Server(folder, host=host, port=port, workers=workers, public_url=public_url) as server:
+            typer.echo(f"Serving {folder} at {server.url} with {workers} workers; the self-test has passed.")
             typer.echo("Everybody sees the incumbent until a run starts a test. Ctrl-C stops.")
             server.watch(stop)
     finally:
@@ -37,11 +37,11 @@ def serve(
 
 
 def kill(
-    campaign: CampaignArgument = Path(),
+    workspace: CampaignOption = None,
     off: Annotated[bool, typer.Option("--off", help="Turn the switch off again.")] = False,
 ) -> None:
     """Show everybody the control at once and count nobody, until --off; servers follow within a second."""
     from autoresearch.adapters.marketing.live import LiveFolder
 
-    LiveFolder.of(campaign).kill(not off)
+    LiveFolder.of(layout_of(workspace).root).kill(not off)
     typer.echo("The kill switch is off: tests go on." if off else "Killed: everybody sees the control, uncounted.")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from autoresearch.adapters.marketing.site.app import Site
 
+_LOCK = "serve.lock"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _RESTARTS = 5
@@ -209,6 +210,22 @@ class Server:
                 check_cache(f"{base.rstrip('/')}{path}", lambda unit: self_test_proof(self._live.secret, unit))
 
 
+def is_serving(folder: Path) -> bool:
+    """Say whether a server is at work on the campaign in a folder right now."""
+    import filelock
+
+    path = LiveFolder.of(folder).path / _LOCK
+    if not path.exists():
+        return False
+    lock = filelock.FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        return True
+    lock.release()
+    return False
+
+
 def work(folder: Path, listening: socket.socket, simulated: bool, parent: int) -> None:
     """Serve until told to stop; the body of a worker process."""
     import uvicorn
@@ -266,7 +283,8 @@ def _keep(site: Site, server: object, parent: int, over: threading.Event) -> Non
 def _locked(live: LiveFolder) -> FileLock:
     import filelock
 
-    lock = filelock.FileLock(live.path / "serve.lock", timeout=0)
+    # Not zero: `is_serving` takes the lock for an instant to see whether it is free.
+    lock = filelock.FileLock(live.path / _LOCK, timeout=1)
     try:
         lock.acquire()
     except filelock.Timeout as error:

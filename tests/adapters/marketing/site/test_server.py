@@ -23,7 +23,7 @@ from autoresearch.adapters.marketing.commands.serve import kill
 from autoresearch.adapters.marketing.counting import Count, counter_of
 from autoresearch.adapters.marketing.live import LiveFolder, LiveTest
 from autoresearch.adapters.marketing.site.selftest import check_cache
-from autoresearch.adapters.marketing.site.server import Server
+from autoresearch.adapters.marketing.site.server import Server, is_serving
 from autoresearch.core import EnvironmentNotReadyError, UsageError
 from tests.adapters.marketing.site.browser import AGENT
 from tests.adapters.marketing.site.chromium import MISSING, PROGRAM, chromium
@@ -172,6 +172,14 @@ def test_a_second_server_on_the_same_campaign_is_refused(served: Served) -> None
     assert get(served.server, "x" * 22) == 200
 
 
+def test_a_run_can_see_whether_a_server_is_up(served: Served, tmp_path: Path) -> None:
+    """The lock tells, and asking does not disturb it."""
+    assert is_serving(served.folder)
+    assert is_serving(served.folder)
+    write_campaign(tmp_path)
+    assert not is_serving(tmp_path)
+
+
 def test_a_taken_port_is_named(served: Served, tmp_path: Path) -> None:
     """The message says which address, and what to do."""
     write_campaign(tmp_path)
@@ -218,7 +226,7 @@ def test_forget_erases_a_visitor_of_a_running_server(served: Served) -> None:
     assert key in units(served.live)
     app = typer.Typer()
     app.command()(forget)
-    result = CliRunner().invoke(app, [unit, "--campaign", str(served.folder)])
+    result = CliRunner().invoke(app, [unit, "-w", str(served.folder)])
     assert result.exit_code == 0, result.output
     assert "Erased 2 events" in result.output
     assert get(served.server, unit) == 200
@@ -227,11 +235,12 @@ def test_forget_erases_a_visitor_of_a_running_server(served: Served) -> None:
 
 def test_the_kill_command_turns_the_switch(tmp_path: Path) -> None:
     """On by default, --off turns it off."""
+    write_campaign(tmp_path)
     app = typer.Typer()
     app.command()(kill)
-    assert CliRunner().invoke(app, [str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(app, ["-w", str(tmp_path)]).exit_code == 0
     assert LiveFolder.of(tmp_path).killed
-    assert CliRunner().invoke(app, [str(tmp_path), "--off"]).exit_code == 0
+    assert CliRunner().invoke(app, ["-w", str(tmp_path), "--off"]).exit_code == 0
     assert not LiveFolder.of(tmp_path).killed
 
 
