@@ -87,9 +87,8 @@ class ServedSource:
         counter = self._log.counter(test)
         window = timedelta(days=traffic.maturity_days)
         found = counter.count(self.campaign.goal.event, now=now, window=window, kind=self.campaign.metric.kind)
-        rails = {
-            rail.name: counter.count(rail.name, now=now, window=timedelta(0)).arms for rail in self.campaign.guardrails
-        }
+        # The same matured units as the metric's: a later look then adds whole units, as the harm gate wants it.
+        rails = {rail.name: counter.count(rail.name, now=now, window=window).arms for rail in self.campaign.guardrails}
         over = None
         if now - test.started >= timedelta(weeks=traffic.max_weeks):
             over = f"The {traffic.max_weeks} weeks that a test may take are over."
