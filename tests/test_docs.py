@@ -23,7 +23,7 @@ from autoresearch.core import registry
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 TEMPLATES = sorted((ROOT / "autoresearch").glob("**/*.md"))
-PLUGIN_COMMANDS = ("ml",)
+PLUGIN_COMMANDS = ("marketing", "ml")
 GLOBAL_OPTIONS = {"--help", "-h", "--version"}
 
 _BLOCK = re.compile(

@@ -17,6 +17,7 @@ from typing import Any
 
 from autoresearch.adapters.marketing.audience import Audience, Visit
 from autoresearch.adapters.marketing.campaign import Campaign
+from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource
 from autoresearch.adapters.marketing.site.pages import PAGE, CampaignPages
 from autoresearch.adapters.marketing.site.visitors import COOKIE
@@ -146,6 +147,12 @@ class SimulatedSource:
         from autoresearch.core.formats import write_by_rename
 
         write_by_rename(self._state, json.dumps(state, indent=1))
+
+
+def calendar(folder: Path) -> datetime:
+    """Return the present moment of a campaign's simulation."""
+    state = LiveFolder.of(folder).path / "simulated.json"
+    return datetime.fromisoformat(json.loads(state.read_text(encoding="utf-8"))["now"]) if state.exists() else _BEGAN
 
 
 def _slots_key(slots: Mapping[str, str]) -> bytes:

@@ -150,3 +150,15 @@ def test_a_map_of_nothing_says_where_tests_come_from(campaign: Path) -> None:
     """A new campaign has no map, and is told how to get one."""
     with pytest.raises(UsageError, match="marketing import FILE"):
         run("map", "-c", campaign)
+
+
+def test_a_campaign_of_a_past_test_is_made(tmp_path: Path, archive: Path) -> None:
+    """`--replay` writes a campaign of one past test into a new folder, and never over one that is there."""
+    folder = tmp_path / "rehearsal"
+    run("import", archive, "-c", folder, "--replay", "--test", "t7", "--days", 5)
+    assert 'test = "t7"' in (folder / "campaign.toml").read_text(encoding="utf-8")
+    assert json.loads(run("map", "-c", folder, "--json"))["tests"] == 27
+    with pytest.raises(UsageError, match=r"holds campaign.toml, copy.toml.*nothing is overwritten"):
+        run("import", archive, "-c", folder, "--replay")
+    with pytest.raises(UsageError, match="no test 'x'"):
+        run("import", archive, "-c", tmp_path / "other", "--replay", "--test", "x")

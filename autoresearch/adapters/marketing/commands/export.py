@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.wording import Copy
     from autoresearch.core.workspace import Layout
 
 
 def export(
-    workspace: Annotated[
-        Path | None, typer.Option("--workspace", "-w", help="The campaign; default: the current folder, if it is one.")
-    ] = None,
+    workspace: CampaignOption = None,
     form: Annotated[
         str | None, typer.Option("--format", "-f", help="html, mjml, text, json or csv; default: what suits the kind.")
     ] = None,
@@ -39,7 +39,7 @@ def export(
     from autoresearch.adapters.marketing.render import Context
     from autoresearch.adapters.marketing.wording import Copy
 
-    layout = _layout(workspace)
+    layout = layout_of(workspace)
     campaign = Campaign.load(layout.root)
     copy = Copy.load(source) if source is not None else winner(layout, run)
     context = Context(action_url, landing_url, unsubscribe_url, first_name)
@@ -77,22 +77,6 @@ def winner(layout: Layout, run_id: str | None = None) -> Copy:
         kept = incumbent_of(ledger.experiments(run.id))
     commit = (kept.kept_commit if kept else None) or run.baseline_commit
     return Copy.load(Store.open(layout.root).read(commit, (COPY_NAME,)).files[COPY_NAME])
-
-
-def _layout(given: Path | None) -> Layout:
-    from autoresearch.adapters.marketing.campaign import CAMPAIGN_NAME
-    from autoresearch.core import UsageError
-    from autoresearch.core.workspace import Layout, find_workspace
-
-    if given is None and (Path.cwd() / CAMPAIGN_NAME).is_file():
-        return Layout(Path.cwd())
-    layout = find_workspace(given, cwd=Path.cwd(), adapter="marketing")
-    if layout is None or not (layout.root / CAMPAIGN_NAME).is_file():
-        raise UsageError(
-            f"There is no campaign at {layout.root if layout else Path.cwd()}: it has no {CAMPAIGN_NAME}.\n"
-            "Name one with -w DIR, or make one: autoresearch init --adapter marketing DIR"
-        )
-    return layout
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -8,17 +8,19 @@ from typing import Annotated
 
 import typer
 
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+
 
 def import_(
     file: Annotated[Path, typer.Argument(help="CSV of the Upworthy Research Archive, or one with the same columns.")],
-    campaign: Annotated[Path, typer.Option("--campaign", "-c", help="The campaign folder.")] = Path(),
+    workspace: CampaignOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was taken as JSON.")] = False,
 ) -> None:
     """Take past tests into the campaign's state, for the traffic source replay and for the map."""
     from autoresearch.adapters.marketing.archive import ARCHIVE_NAME, headline_tests, read_archive, write_archive
     from autoresearch.adapters.marketing.campaign import Campaign
 
-    folder = Campaign.load(campaign).folder / ".autoresearch" / "marketing"
+    folder = Campaign.load(layout_of(workspace).root).folder / ".autoresearch" / "marketing"
     tests = read_archive(file)
     write_archive(tests, folder / ARCHIVE_NAME)
     suspect = [test for test in tests if test.suspect]

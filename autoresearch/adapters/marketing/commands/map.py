@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+
 
 def map_(
-    campaign: Annotated[Path, typer.Option("--campaign", "-c", help="The campaign folder.")] = Path(),
+    workspace: CampaignOption = None,
     svg: Annotated[Path | None, typer.Option(help="Write a picture there.")] = None,
     prompt: Annotated[bool, typer.Option("--prompt", help="Print what a writer is told instead of the table.")] = False,
     own: Annotated[bool, typer.Option("--own", help="Leave the imported archive out.")] = False,
@@ -20,7 +22,7 @@ def map_(
     from autoresearch.adapters.marketing.campaign import Campaign
     from autoresearch.adapters.marketing.resonance import make_map, tests_of
 
-    found = make_map(tests_of(Campaign.load(campaign).folder, archive=not own))
+    found = make_map(tests_of(Campaign.load(layout_of(workspace).root).folder, archive=not own))
     if svg is not None:
         from autoresearch.adapters.marketing.resonance_picture import picture
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoresearch.adapters.marketing.commands.place import CampaignOption, folder_here
+
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.planning import Setting
     from autoresearch.core.decision.arms import RatePrior
 
 
 def plan(
-    campaign: Annotated[
-        Path,
-        typer.Option("--campaign", "-c", help="The campaign folder; its campaign.toml says what is not given."),
-    ] = Path(),
+    workspace: CampaignOption = None,
     weekly: Annotated[int | None, typer.Option(min=1, help="Visitors, recipients or impressions a week.")] = None,
     baseline: Annotated[float | None, typer.Option(help="Conversion rate today, as a share: 0.05 for 5 %.")] = None,
     lift: Annotated[float | None, typer.Option(help="Smallest relative lift worth having: 0.1 for 10 %.")] = None,
@@ -34,10 +33,11 @@ def plan(
     """Say how long tests take here, how many a year holds, and what cannot be tested."""
     from autoresearch.adapters.marketing.planning import describe, make_plan
 
+    folder = workspace or folder_here() or Path()  # a plan needs no campaign where the figures are given
     if people is not None:
-        _plan_list(campaign, people, baseline, spread, as_json)
+        _plan_list(folder, people, baseline, spread, as_json)
         return
-    setting = _setting(campaign, weekly, baseline, lift, weeks, surfaces)
+    setting = _setting(folder, weekly, baseline, lift, weeks, surfaces)
     made = make_plan(setting)
     typer.echo(json.dumps(made.as_json(), indent=2) if as_json else describe(made), nl=as_json)
 

@@ -1,0 +1,29 @@
+"""`autoresearch marketing totals`: what all kept changes together are worth, told three ways."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+
+
+def totals(
+    workspace: CampaignOption = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Which run; by default the latest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the totals as JSON.")] = False,
+) -> None:
+    """Say what the kept changes are worth together: as tested, shrunk, and by the permanent holdout.
+
+    The holdout has seen the original from the beginning, so that it tells the truth about the total, whatever the
+    single tests said; it is small, and its interval wide.
+    """
+    from autoresearch.adapters.marketing.total import in_words, totals_of
+    from autoresearch.core.ledger import Ledger
+
+    layout = layout_of(workspace)
+    with Ledger.open(layout.ledger) as ledger:
+        found = totals_of(layout.root, ledger, run)
+    typer.echo(json.dumps(found.as_json(), indent=2) if as_json else in_words(found), nl=as_json)

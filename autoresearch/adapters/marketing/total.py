@@ -1,0 +1,198 @@
+"""The total of all kept changes, told three ways: as the tests showed it, shrunk, and by the permanent holdout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoresearch.adapters.marketing.campaign import Campaign
+from autoresearch.core import ArmTotals, Direction, Look, MetricKind, UsageError
+
+if TYPE_CHECKING:
+    from autoresearch.core.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Lifts over the original; positive is better.
+
+    Attributes:
+        run: Id of the run.
+        kept: Number of kept changes.
+        believed: Product of the kept tests' lifts as measured; optimistic, since winners are lucky ones.
+        shrunk: The same with the luck taken off each test by empirical Bayes over all tests of the run.
+        holdout: Lift of everybody else over the permanent holdout; None where it has no conversions yet.
+        low: Lower end of the holdout's interval of 95 %; None where unbounded.
+        high: Upper end.
+        held_out: People in the holdout who are counted.
+        truth: True lift of what is shown now, where the audience is made up; None among real people.
+        label: What must be said of these numbers (`simulated`); empty where nothing.
+    """
+
+    run: str
+    kept: int
+    believed: float
+    shrunk: float
+    holdout: float | None
+    low: float | None
+    high: float | None
+    held_out: int
+    truth: float | None
+    label: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals:
+    """Return what the kept changes of a run are worth together.
+
+    Args:
+        folder: The campaign folder.
+        ledger: Its ledger.
+        run_id: Which run; None: the latest.
+
+    Raises:
+        UsageError: If there is no run.
+    """
+    from autoresearch.core.history import History
+
+    run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
+    if run is None:
+        raise UsageError(f"No run has begun in {folder}.\nBegin one: autoresearch run -w {folder}")
+    campaign = Campaign.load(folder)
+    history = History(ledger, run.id).refresh()
+    tests = [(row.outcome == "kept", looks[-1]) for row in history.experiments if (looks := history.looks.get(row.id))]
+    logs = [log_lift(look, campaign.metric.direction) for _, look in tests]
+    shrunk = shrunk_logs(logs)
+    kept = [index for index, (is_kept, _) in enumerate(tests) if is_kept]
+    rest, held = _holdout(campaign)
+    lift, low, high = _interval(held, rest, campaign)
+    simulated = campaign.traffic.source == "simulated"
+    return Totals(
+        run=run.id,
+        kept=len(kept),
+        believed=math.expm1(math.fsum(logs[index][0] for index in kept)),
+        shrunk=math.expm1(math.fsum(shrunk[index] for index in kept)),
+        holdout=lift,
+        low=low,
+        high=high,
+        held_out=int(held.n),
+        truth=_truth(campaign, run.options) if simulated else None,
+        label="simulated" if simulated else "",
+    )
+
+
+def _truth(campaign: Campaign, options: Mapping[str, Any]) -> float:
+    """Return the true lift of what everybody is shown now, by the taste of the made-up audience."""
+    from autoresearch.adapters.marketing.live import LiveFolder
+    from autoresearch.adapters.marketing.simulated import SimulatedSource
+    from autoresearch.adapters.marketing.site.pages import PAGE
+    from autoresearch.adapters.marketing.wording import Copy
+
+    audience = SimulatedSource(campaign, seed=int(options.get("seed", 0))).audience
+    shown = LiveFolder.of(campaign.folder).read().surfaces[PAGE]
+    return audience.lift(Copy.load(shown.original).slots, Copy.load(shown.incumbent).slots)
+
+
+def log_lift(look: Look, direction: Direction) -> tuple[float, float]:
+    """Return the logarithm of treatment over control, positive where better, and its variance by the delta method.
+
+    Half a conversion is added to each arm, so that an arm without any has a finite logarithm.
+    """
+    arms = (look.control, look.treatment)
+    logs = [math.log((arm.total + 0.5) / (arm.n + 1.0)) for arm in arms]
+    variance = sum(1.0 / (arm.total + 0.5) - 1.0 / (arm.n + 1.0) for arm in arms)
+    return direction.sign * (logs[1] - logs[0]), max(variance, 1e-12)
+
+
+def shrunk_logs(logs: Sequence[tuple[float, float]], iterations: int = 100) -> list[float]:
+    """Return log lifts shrunk towards their common mean, all tests of a run together.
+
+    True lifts are taken as normal, with mean and spread estimated by EM from every test, the reverted ones included:
+    leaving those out would be the very selection that makes winners look too good.
+
+    Args:
+        logs: (log lift, its variance) of every test.
+        iterations: EM steps.
+    """
+    if not logs:
+        return []
+    mean, spread = 0.0, max(math.fsum(log**2 for log, _ in logs) / len(logs), 1e-6)
+    for _ in range(iterations):
+        gains = [spread / (spread + variance) for _, variance in logs]
+        posterior = [mean + gain * (log - mean) for gain, (log, _) in zip(gains, logs, strict=True)]
+        left = [gain * variance for gain, (_, variance) in zip(gains, logs, strict=True)]
+        mean = math.fsum(posterior) / len(logs)
+        deviations = math.fsum((each - mean) ** 2 for each in posterior)
+        spread = max((deviations + math.fsum(left)) / len(logs), 1e-9)
+    return posterior
+
+
+def _holdout(campaign: Campaign) -> tuple[ArmTotals, ArmTotals]:
+    """Return the totals of everybody else and of the permanent holdout."""
+    from autoresearch.adapters.marketing.counting import holdout_counter
+    from autoresearch.adapters.marketing.live import LiveFolder
+    from autoresearch.adapters.marketing.site.pages import PAGE
+
+    counter = holdout_counter(LiveFolder.of(campaign.folder).events, PAGE, [campaign.goal.event])
+    counter.update()
+    window = timedelta(days=campaign.traffic.maturity_days)
+    now = datetime.now(UTC)
+    if campaign.traffic.source == "simulated":
+        from autoresearch.adapters.marketing.simulated import calendar
+
+        now = calendar(campaign.folder)
+    count = counter.count(campaign.goal.event, now=now, window=window, kind=campaign.metric.kind)
+    held, rest = count.arms
+    return rest, held
+
+
+def _interval(held: ArmTotals, rest: ArmTotals, campaign: Campaign) -> tuple[float | None, float | None, float | None]:
+    """Return the lift of everybody else over the holdout and its interval, by the sequential race.
+
+    The race's intervals may be looked at any time, as people will.
+    """
+    from autoresearch.core.decision import race_means
+    from autoresearch.core.decision.race import MeanRace, ProportionRace, judge
+    from autoresearch.core.decision.race_policy import counts_of
+
+    if not held.total or not rest.total:
+        return None, None, None
+    control, treatment = (held, rest) if campaign.metric.direction is Direction.MAXIMIZE else (rest, held)
+    look = Look(ArmTotals("control", *_sums(control)), ArmTotals("treatment", *_sums(treatment)))
+    if campaign.metric.kind is MetricKind.PROPORTION:
+        found = judge(ProportionRace(counts_of([look]), campaign.metric.min_effect), 0.025, 0.025)
+    else:
+        race = MeanRace([race_means.means_of(look.control, look.treatment)], campaign.metric.min_effect)
+        found = judge(race, 0.025, 0.025)
+    bounds = [bound if math.isfinite(bound) else None for bound in (found.low, found.high)]
+    return treatment.mean / control.mean - 1.0, bounds[0], bounds[1]
+
+
+def _sums(totals: ArmTotals) -> tuple[int, float, float]:
+    return totals.n, totals.total, totals.total_sq
+
+
+def in_words(found: Totals) -> str:
+    """Return the totals as a small table with its reading."""
+    mark = f" ({found.label})" if found.label else ""
+    lines = [f"{found.kept} kept changes of run {found.run}{mark}, together over the original:", ""]
+    lines.append(f"  as tested   {found.believed:+.1%}   optimistic: winners are lucky ones")
+    lines.append(f"  shrunk      {found.shrunk:+.1%}   the luck taken off, by all tests of the run")
+    if found.holdout is None:
+        lines.append("  holdout     not known yet: nobody in it has converted")
+    else:
+        low, high = ("?" if bound is None else f"{bound:+.1%}" for bound in (found.low, found.high))
+        lines.append(
+            f"  holdout     {found.holdout:+.1%}   95 % from {low} to {high}; the original was seen by "
+            f"{found.held_out:,} people all along"
+        )
+    if found.truth is not None:
+        lines.append(f"  truth       {found.truth:+.1%}   known, because these people are made up")
+    return "\n".join(lines) + "\n"
