@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from tests.attacks.conftest import Scene
 
@@ -99,7 +101,8 @@ class Attack:
         harm: What must not have happened, in a sandbox.
         prepare: Done before it is measured.
         patches: Constants of `runner` that make a limit small enough to be met in a test.
-        slow: Whether it takes long.
+        signals: Whether it kills others, which Landlock stops from Linux 6.12 on.
+        slow: Whether it takes long, or is much like another one.
     """
 
     name: str
@@ -110,6 +113,7 @@ class Attack:
     harm: Callable[[Scene], None] | None = None
     prepare: Callable[[Scene], None] | None = None
     patches: dict[str, float] = field(default_factory=dict)
+    signals: bool = False
     slow: bool = False
 
 
@@ -225,7 +229,8 @@ torch.save(Loot(), "weights.safetensors")
 """
 
 TRAIN_ON_SCORED = """
-for folder, _, files in [entry for top in ("@SCORED@", "/work", "/tmp", "/home", "/root") for entry in os.walk(top)]:
+tops = [*Path("@SCORED@").parents[:-1], Path.home(), Path("/home"), Path("/tmp")]
+for folder, _, files in (entry for top in tops for entry in os.walk(top)):
     if "tokens.bin" in files and "scored" in folder:
         print("FO" + "UND", folder)
 """
@@ -252,6 +257,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         ),
         HONEST,
         at_limits=HONEST,
+        slow=True,
     ),
     Attack(
         "finds result files written ahead of time and only exits",
@@ -280,6 +286,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         trainer(after='[os.symlink("@BAIT@", name) for name in ("model.json", "tokenizer.json", "train.py")]'),
         HONEST,
         harm=bait_untouched,
+        slow=True,
     ),
     Attack(
         "leaves a pickle as weights",
@@ -309,6 +316,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         trainer(before="[os.kill(pid, 9) for pid in (os.getppid(), os.getpgid(os.getppid()))]"),
         STOPPED | HONEST,
         at_limits=None,
+        signals=True,
     ),
     # The scored text
     Attack(
@@ -356,6 +364,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         "looks ahead after some honest answers",
         trainer(forward=f"self.step += 1\nif self.step > 1: logits = logits + 9.0 * {NEXT_TOKEN}"),
         INVALID,
+        slow=True,
     ),
     Attack(
         "looks ahead, and repeats itself wherever the past is the same",
@@ -367,12 +376,14 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         "looks at other rows of the batch",
         trainer(forward="logits = logits - 0.1 * logits.mean(dim=0, keepdim=True)"),
         INVALID,
+        slow=True,
     ),
     Attack(
         "learns from the scored text while it is scored",
         trainer(forward="self.step += 1\nlogits = logits * (1 + 0.1 * self.step)"),
         INVALID,
         says="keeps state",
+        slow=True,
     ),
     Attack(
         "knows the text before it is trained",
@@ -391,7 +402,7 @@ with torch.no_grad():
     ),
     # Numbers
     Attack("gives nan", trainer(forward='logits = logits * float("nan")'), CRASHED, says="not finite"),
-    Attack("gives infinity", trainer(forward='logits = logits + float("inf")'), CRASHED, says="not finite"),
+    Attack("gives infinity", trainer(forward='logits = logits + float("inf")'), CRASHED, says="not finite", slow=True),
     Attack(
         "claims probabilities above one and a negative loss",
         trainer(
@@ -399,12 +410,14 @@ with torch.no_grad():
             before="real = session.report; session.report = lambda loss, tokens: real(loss - 100.0, tokens)",
         ),
         HONEST,
+        slow=True,
     ),
     Attack(
         "answers for fewer tokens than there are",
         trainer(forward="logits = logits[..., :-1]"),
         CRASHED,
         says="returns logits of shape",
+        slow=True,
     ),
     # The machine
     Attack("leaves a daemon behind", trainer(before=DAEMON), HONEST, harm=no_daemon),
@@ -420,7 +433,7 @@ with torch.no_grad():
         trainer(before="hoard = [(bytearray(b'x') * (64 << 20), time.sleep(0.05)) for _ in range(60)]"),
         CRASHED,
         says="memory",
-        patches={"MEMORY_SHARE": 0.04},
+        patches={"MEMORY_SHARE": 1200 * 2**20 / psutil.virtual_memory().total},
     ),
     Attack(
         "prints gigabytes",
