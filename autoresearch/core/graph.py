@@ -598,8 +598,7 @@ def _fingerprints_after(services: Services, experiment: Experiment, state: State
 
 def _artifact_now(services: Services, experiment: Experiment, folder: Path) -> Artifact | None:
     """Return what the files of a candidate hold now; None where one is gone or no text any more."""
-    candidate = services.store.read(experiment.candidate_commit or "", services.adapter.scope.editable)
-    return fingerprints.artifact_in(folder, candidate.files)
+    return fingerprints.artifact_in(folder, services.store.paths(experiment.candidate_commit or ""))
 
 
 def _artifact_folder(services: Services, state: State) -> Path:

@@ -208,19 +208,17 @@ class Store:
             UsageError: If something is in the way, or no store made the commit.
             EnvironmentNotReadyError: If the folder cannot be written.
         """
-        snapshot = self._snapshot(commit)
-        if snapshot.manifest is None:
-            raise UsageError(f"Commit {commit} is no step of an autoresearch run, so it holds no artifact.")
+        paths = self.paths(commit)
         _demand_empty(folder)
-        artifact = self.read(commit, ("**",))
+        entries, artifact = self._snapshot(commit).entries, self.read(commit, ("**",))
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".autoresearch-", dir=folder.parent) as beside:
                 made = Path(beside) / "artifact"
                 made.mkdir()
                 artifact.write(made)
-                for path in artifact.files:
-                    if snapshot.entries[path].mode == _EXECUTABLE:
+                for path in paths:
+                    if entries[path].mode == _EXECUTABLE:
                         (made / path).chmod((made / path).stat().st_mode | 0o111)
                 # Over an empty folder this is one step; a file that came meanwhile makes it fail.
                 made.replace(folder)
@@ -228,7 +226,7 @@ class Store:
             raise EnvironmentNotReadyError(
                 f"{folder} cannot be written: {error.strerror}.\nName another folder; nothing was left behind."
             ) from error
-        return tuple(artifact.files)
+        return tuple(sorted(paths))
 
     def read(self, commit: str, globs: Iterable[str]) -> Artifact:
         """Return the artifact of a commit: those of its files, in the workspace's folder, that a glob matches.
@@ -254,6 +252,17 @@ class Store:
         artifact = Artifact({path: _text(path, commit, data) for path, data in zip(blobs, contents, strict=True)})
         _remember(self._artifacts, (commit, patterns), artifact)
         return artifact
+
+    def paths(self, commit: str) -> frozenset[str]:
+        """Return the paths of a step's artifact; asks git for nothing where this store made the step.
+
+        Raises:
+            UsageError: If no store made the commit.
+        """
+        manifest = self._snapshot(commit).manifest
+        if manifest is None:
+            raise UsageError(f"Commit {commit} is no step of an autoresearch run, so it holds no artifact.")
+        return manifest
 
     def head(self, run_id: str) -> str | None:
         """Return the commit of the incumbent, None where the run has no branch."""
