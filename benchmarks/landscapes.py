@@ -83,12 +83,14 @@ class Machine:
         walk: Standard deviation of the level's step from one measurement to the next.
         jump: How far the level moves at the middle of the run, once.
         seed: Standard deviation of what a seed adds to every artifact; the noise around it makes up the rest to 1.
+        pause: Whether the run is interrupted at its middle and goes on in another session.
     """
 
     name: str
     walk: float = 0.0
     jump: float = 0.0
     seed: float = 0.0
+    pause: bool = False
 
     def levels(self, rng: np.random.Generator) -> Vector:
         """Draw the level at each measurement, and one beyond. Shape (MEASUREMENTS + 1,)."""
@@ -103,6 +105,8 @@ DRIFTS = (
     Machine("walk of 0.1 a run", walk=0.1),
     Machine("2 up at half", jump=2.0),
     Machine("2 down at half", jump=-2.0),
+    Machine("2 up in a pause at half", jump=2.0, pause=True),
+    Machine("2 down in a pause at half", jump=-2.0, pause=True),
 )
 
 
@@ -147,6 +151,7 @@ class Luck:
         beside: Noise of the incumbent's runs beside each candidate. Shape (candidates, LOOKS).
         levels: What the machine adds, by measurement. Shape (MEASUREMENTS + 1,).
         seeds: What each seed adds. Shape (LOOKS,).
+        pause: Whether another session begins at half.
     """
 
     baseline: float
@@ -155,6 +160,7 @@ class Luck:
     beside: Vector
     levels: Vector
     seeds: Vector
+    pause: bool
 
     @classmethod
     def draw(cls, landscape: Landscape, machine: Machine, number: int) -> Luck:
@@ -165,7 +171,7 @@ class Luck:
         noise = rest * rng.normal(size=(candidates, LOOKS))
         beside, levels = rest * rng.normal(size=(candidates, LOOKS)), machine.levels(rng)
         seeds = machine.seed * rng.normal(size=LOOKS)
-        return cls(rest * baseline + float(seeds[0]), effects, noise, beside, levels, seeds)
+        return cls(rest * baseline + float(seeds[0]), effects, noise, beside, levels, seeds, machine.pause)
 
 
 def play(rule: Rule, luck: Luck) -> tuple[float, float, float, float]:
@@ -178,18 +184,18 @@ def play(rule: Rule, luck: Luck) -> tuple[float, float, float, float]:
             "treatment": (truth + effect, luck.noise[number], []),
         }
         looks: list[Look] = []
-        verdict = Verdict(Decision.CONTINUE, "")
+        verdict, block = Verdict(Decision.CONTINUE, ""), int(luck.pause and used >= MEASUREMENTS // 2)
         while verdict.decision is Decision.CONTINUE and used < MEASUREMENTS:
             for arm in verdict.measure:
                 mean, noise, values = shown[arm]
                 values.append(mean + float(luck.levels[used] + luck.seeds[len(values)] + noise[len(values)]))
                 used += 1
             looks.append(look_of(shown["treatment"][2], shown["control"][2]))
-            verdict = rule.policy.decide(Evidence(METRIC, tuple(looks), rule.noise, history))
+            verdict = rule.policy.decide(Evidence(METRIC, tuple(looks), rule.noise, history, block))
         if not looks:
             break
         kept = verdict.decision is Decision.KEEP
-        history = (*history, PastEvidence(looks[-1], kept, earlier=tuple(looks[:-1])))
+        history = (*history, PastEvidence(looks[-1], kept, block, tuple(looks[:-1])))
         beside += looks[-1].control.n
         if kept:
             truth += effect

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from autoresearch.core import Direction, Metric, Outcome, PastExperiment, memory
+from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
 
 METRIC = Metric("loss", "", Direction.MINIMIZE)
@@ -109,3 +110,39 @@ def test_the_noise_is_settled_between_estimates() -> None:
     assert len(set(estimates[20:])) < 10
     current = record.evidence(METRIC, judged(40), [row(0.0, seed=0), row(50.0, seed=1, look=1)])
     assert current.noise == record.noise
+
+
+class FinishedLedger:
+    """Hands out finished experiments, one measured pair each, and counts how many it handed out."""
+
+    def __init__(self) -> None:
+        self.finished: list[tuple[Experiment, list[MeasurementRow]]] = []
+
+    def finish(self, *values: float) -> None:
+        number = len(self.finished)
+        experiment = judged(number, session=1 + number // 3, outcome="kept" if number == 0 else "reverted")
+        experiment.sequence = number + 1
+        self.finished.append((experiment, [row(v, seed=seed, look=seed) for seed, v in enumerate(values)]))
+
+    def fresh(self, run_id: str, split: str) -> list[object]:
+        return []
+
+    def finished_after(self, run_id: str, sequence: int) -> list[tuple[Experiment, list[MeasurementRow]]]:
+        return self.finished[sequence:]
+
+
+def test_a_history_gives_the_same_evidence_for_the_price_of_what_is_new() -> None:
+    """Kept up experiment by experiment, it is what is found by reading the whole run, block and noise included."""
+    ledger = FinishedLedger()
+    history = History(ledger, "r")  # type: ignore[arg-type]
+    for values in ((1.0, 1.5), (3.0,), (0.0, 2.0), (1.0,), (5.0, 5.1)):
+        ledger.finish(*values)
+        history.refresh()
+        current, rows = judged(len(ledger.finished), session=8), [row(0.5)]
+        found = history.evidence(METRIC, current, rows)
+        measurements = {**history.measurements, current.id: rows}
+        assert found == memory.evidence(METRIC, history.experiments, measurements, current)
+    before = history.evidence(METRIC).history
+    ledger.finish(2.0)
+    after = history.refresh().evidence(METRIC).history
+    assert all(one is same for one, same in zip(before, after, strict=False)), "what is known is not made anew"
