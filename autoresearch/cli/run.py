@@ -192,7 +192,13 @@ def _conclude(result: RunResult, *, quiet: bool, json: bool) -> None:
     layout = Layout(result.workspace)
     metric = _metric_of(layout, result.status.run)
     summary = closing(
-        result.status, metric, result.reason, result.branch, layout, has_history=_has_history(result.workspace)
+        result.status,
+        metric,
+        result.reason,
+        result.branch,
+        layout,
+        has_history=_has_history(result.workspace),
+        live=result.live,
     )
     typer.echo(summary if quiet else f"\n{summary}", nl=False)
 

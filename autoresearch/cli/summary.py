@@ -25,6 +25,11 @@ def headline(status: RunStatus, metric: Metric) -> str:
     return f"{_believed(status, metric)} | confirmed gain: {confirmed}"
 
 
+def _live_headline(status: RunStatus, metric: Metric) -> str:
+    """Return what live tests showed; each kept one is a claim already, with the error rate of the race."""
+    return f"{_believed(status, metric)}, each kept test at the race's error rate"
+
+
 def _believed(status: RunStatus, metric: Metric) -> str:
     if status.baseline is None:
         return "believed gain: none, the baseline is not measured yet"
@@ -57,7 +62,16 @@ def counts(status: RunStatus) -> str:
     return f"{status.experiments} experiment{plural}: {', '.join(parts)}"
 
 
-def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout: Layout, *, has_history: bool) -> str:
+def closing(
+    status: RunStatus,
+    metric: Metric,
+    reason: str,
+    branch: str,
+    layout: Layout,
+    *,
+    has_history: bool,
+    live: bool = False,
+) -> str:
     """Return what `run` ends with.
 
     Args:
@@ -67,10 +81,11 @@ def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout:
         branch: Git branch with the kept steps.
         layout: The workspace.
         has_history: Whether the repository has a commit of the user's own, so that there is something to merge into.
+        live: Whether the metric arrived from people, so that nothing can be measured again.
     """
     where = suffix(layout)
     lines = [
-        headline(status, metric),
+        _live_headline(status, metric) if live else headline(status, metric),
         f"{counts(status)}; {money(status.usd)}, {duration(status.seconds)}",
         f"Ended: {clean(reason)}.",
         "",
@@ -84,7 +99,7 @@ def closing(status: RunStatus, metric: Metric, reason: str, branch: str, layout:
         take = f"{git} merge {branch}" if has_history else f"{git} restore --source={branch} ."
         lines.append(f"All kept steps      {git} log -p {branch}")
         lines.append(f"To take them over   {take}")
-        if status.confirmed_gain is None:
+        if status.confirmed_gain is None and not live:
             lines.append(f"To prove the gain   autoresearch confirm{where}")
     lines.append(f"A table             {shown_path(layout.results)}")
     lines.append(f"To go on            autoresearch run{where}")

@@ -84,6 +84,7 @@ class RunResult:
         fault: True where a person should look into it: the proposer failed again and again.
         workspace: Folder of the workspace.
         branch: Git branch that holds the kept steps.
+        live: Whether the metric arrived from people, so that nothing can be measured again.
     """
 
     status: RunStatus
@@ -92,6 +93,7 @@ class RunResult:
     fault: bool
     workspace: Path
     branch: str
+    live: bool = False
 
 
 def run(
@@ -511,6 +513,7 @@ class _Driver:
             fault=fault,
             workspace=self.layout.root,
             branch=f"autoresearch/{self.run.id}",
+            live=isinstance(self.adapter, LiveAdapter),
         )
 
     def _loop(self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver) -> str:

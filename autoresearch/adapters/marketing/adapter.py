@@ -36,6 +36,8 @@ from autoresearch.core.decision.race_bernoulli import Counts
 CROSSED_SHARE = 0.01
 """Share of units in both arms above which a test is invalid: few people have two devices, a lost cookie has many."""
 
+_LABELS = {"simulated": "simulated_", "replay": "replayed_"}
+
 OPTIONS = ("kind", "platform", "seed", "anyway", "whole_weeks")
 
 
@@ -66,13 +68,17 @@ class MarketingAdapter:
 
     @property
     def metric(self) -> Metric:
-        """The campaign's primary metric; before a campaign is read, a share of visitors."""
+        """The campaign's primary metric; before a campaign is read, a share of visitors.
+
+        Where the people are made up or of the past, its name says so, and with it every output.
+        """
         if self._campaign is None:
             return Metric(
                 "conversion_rate", "share of visitors", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.1
             )
         primary = self._campaign.metric
-        return Metric(primary.name, primary.unit, primary.direction, primary.kind, min_effect=primary.min_effect)
+        name = _LABELS.get(self._campaign.traffic.source, "") + primary.name
+        return Metric(name, primary.unit, primary.direction, primary.kind, min_effect=primary.min_effect)
 
     @property
     def scope(self) -> Scope:

@@ -23,7 +23,7 @@ from autoresearch.adapters.marketing.site.pages import PAGE, CampaignPages
 from autoresearch.adapters.marketing.site.visitors import COOKIE
 from autoresearch.adapters.marketing.sources import Seen
 from autoresearch.adapters.marketing.wording import Copy
-from autoresearch.core import EnvironmentNotReadyError, LiveExperiment
+from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
 
 CONNECTIONS = 16
 """Visitors at a time. More make nothing faster: server and audience share the processors."""
@@ -73,6 +73,13 @@ class SimulatedSource:
         if not salt.exists():
             salt.write_text(f"simulated-{self.audience.seed}", encoding="ascii")
         self._served.show_original()
+        state = self._read()
+        if state["seed"] != self.audience.seed:
+            raise UsageError(
+                f"The audience of {self._campaign.folder} began with seed {state['seed']}, and people do not change "
+                f"their taste to that of seed {self.audience.seed}.\nKeep the seed, or simulate another campaign folder."
+            )
+        self._write(state)
 
     def start(self, experiment: LiveExperiment) -> datetime:
         """Make the test live on the server."""
@@ -140,7 +147,7 @@ class SimulatedSource:
         try:
             found: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {"now": _BEGAN.isoformat(), "tests": {}}
+            return {"seed": self.audience.seed, "now": _BEGAN.isoformat(), "tests": {}}
         return found
 
     def _write(self, state: Mapping[str, Any]) -> None:
@@ -149,10 +156,13 @@ class SimulatedSource:
         write_by_rename(self._state, json.dumps(state, indent=1))
 
 
-def calendar(folder: Path) -> datetime:
-    """Return the present moment of a campaign's simulation."""
-    state = LiveFolder.of(folder).path / "simulated.json"
-    return datetime.fromisoformat(json.loads(state.read_text(encoding="utf-8"))["now"]) if state.exists() else _BEGAN
+def audience_of(campaign: Campaign) -> tuple[Audience, datetime] | None:
+    """Return the made-up audience of a campaign and the present moment of its calendar; None where none was made."""
+    state = LiveFolder.of(campaign.folder).path / "simulated.json"
+    if campaign.traffic.source != "simulated" or not state.exists():
+        return None
+    found = json.loads(state.read_text(encoding="utf-8"))
+    return SimulatedSource(campaign, seed=found["seed"]).audience, datetime.fromisoformat(found["now"])
 
 
 def _slots_key(slots: Mapping[str, str]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.core import ArmTotals, Direction, Look, MetricKind, UsageError
 
 if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.audience import Audience
     from autoresearch.core.ledger import Ledger
 
 
@@ -60,6 +61,7 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
     Raises:
         UsageError: If there is no run.
     """
+    from autoresearch.adapters.marketing.simulated import audience_of
     from autoresearch.core.history import History
 
     run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
@@ -71,9 +73,9 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
     logs = [log_lift(look, campaign.metric.direction) for _, look in tests]
     shrunk = shrunk_logs(logs)
     kept = [index for index, (is_kept, _) in enumerate(tests) if is_kept]
-    rest, held = _holdout(campaign)
+    simulated = audience_of(campaign)
+    rest, held = _holdout(campaign, datetime.now(UTC) if simulated is None else simulated[1])
     lift, low, high = _interval(held, rest, campaign)
-    simulated = campaign.traffic.source == "simulated"
     return Totals(
         run=run.id,
         kept=len(kept),
@@ -83,19 +85,17 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
         low=low,
         high=high,
         held_out=int(held.n),
-        truth=_truth(campaign, run.options) if simulated else None,
+        truth=None if simulated is None else _truth(campaign, simulated[0]),
         label="simulated" if simulated else "",
     )
 
 
-def _truth(campaign: Campaign, options: Mapping[str, Any]) -> float:
+def _truth(campaign: Campaign, audience: Audience) -> float:
     """Return the true lift of what everybody is shown now, by the taste of the made-up audience."""
     from autoresearch.adapters.marketing.live import LiveFolder
-    from autoresearch.adapters.marketing.simulated import SimulatedSource
     from autoresearch.adapters.marketing.site.pages import PAGE
     from autoresearch.adapters.marketing.wording import Copy
 
-    audience = SimulatedSource(campaign, seed=int(options.get("seed", 0))).audience
     shown = LiveFolder.of(campaign.folder).read().surfaces[PAGE]
     return audience.lift(Copy.load(shown.original).slots, Copy.load(shown.incumbent).slots)
 
@@ -134,7 +134,7 @@ def shrunk_logs(logs: Sequence[tuple[float, float]], iterations: int = 100) -> l
     return posterior
 
 
-def _holdout(campaign: Campaign) -> tuple[ArmTotals, ArmTotals]:
+def _holdout(campaign: Campaign, now: datetime) -> tuple[ArmTotals, ArmTotals]:
     """Return the totals of everybody else and of the permanent holdout."""
     from autoresearch.adapters.marketing.counting import holdout_counter
     from autoresearch.adapters.marketing.live import LiveFolder
@@ -143,11 +143,6 @@ def _holdout(campaign: Campaign) -> tuple[ArmTotals, ArmTotals]:
     counter = holdout_counter(LiveFolder.of(campaign.folder).events, PAGE, [campaign.goal.event])
     counter.update()
     window = timedelta(days=campaign.traffic.maturity_days)
-    now = datetime.now(UTC)
-    if campaign.traffic.source == "simulated":
-        from autoresearch.adapters.marketing.simulated import calendar
-
-        now = calendar(campaign.folder)
     count = counter.count(campaign.goal.event, now=now, window=window, kind=campaign.metric.kind)
     held, rest = count.arms
     return rest, held
