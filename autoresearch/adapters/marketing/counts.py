@@ -238,7 +238,8 @@ def _rows(raw: Iterable[tuple[str, Mapping[str, Any] | str]], reading: _Reading,
             total = _daily_total(row, reading)
             key = (total.day, total.experiment, total.variant)
             if key in first_seen:
-                raise _Fault(f"the same day and variant as {first_seen[key]}; it would count twice")
+                hint = "; add the column Ad ID to the report" if reading.ads else ""
+                raise _Fault(f"the same day and variant as {first_seen[key]}; it would count twice{hint}")
             first_seen[key], rows[key] = where, total
         except _Fault as fault:
             faults.append(f"  {where}: {fault}")
@@ -260,7 +261,10 @@ def _daily_total(row: Mapping[str, Any], reading: _Reading) -> DailyTotal:
         raise _Fault("the variant is empty")
     day, experiment = _day(cell("date"), cell("until")), _name(cell("experiment_id"))
     n = _whole("exposures", cell("exposures"), reading)
-    conversions = _whole("conversions", cell("conversions"), reading)
+    results = cell("conversions")
+    # Ad platforms leave a cell empty, or write two dashes, where there was nothing to count.
+    nothing = reading.ads is not None and str(results or "").strip() in ("", "--")
+    conversions = 0 if nothing else _whole("conversions", results, reading)
     if _blank(cell("value_sum")) and _blank(cell("value_sum_sq")):
         if conversions > n:
             raise _Fault(f"{conversions} conversions of {n} exposures; a unit converts once at most")

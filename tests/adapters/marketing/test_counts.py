@@ -180,6 +180,20 @@ def test_meta_ads_report_is_recognised(tmp_path: Path) -> None:
     assert "Meta Ads" in read_csv(path).note
 
 
+def test_ad_reports_leave_nothing_empty(tmp_path: Path) -> None:
+    """An empty cell or two dashes are no results in an ad platform's report; impressions are never left out."""
+    counts = read_csv(written(tmp_path, META.replace(",9,", ",,").replace(",21,", ",--,")))
+    assert [row.total for row in counts.rows] == [0, 0]
+    with pytest.raises(UsageError, match="exposures is empty"):
+        read_csv(written(tmp_path, META.replace(",500,", ",,")))
+
+
+def test_one_ad_in_several_sets_is_told_apart_by_its_id(tmp_path: Path) -> None:
+    """Two rows of one name on one day would count twice; the way out is a column of the platform's."""
+    with pytest.raises(UsageError, match="add the column Ad ID to the report"):
+        read_csv(written(tmp_path, META.replace("new,", "old,")))
+
+
 def test_the_platforms_own_split_test_counts_as_randomised(tmp_path: Path) -> None:
     """What the person says about the assignment overrides the guess, both ways."""
     assert read_csv(written(tmp_path, META), randomised=True).randomised
