@@ -23,6 +23,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "webhooks": list,
     "forms": dict,
     "suppression": str,
+    "thanks_url": str,
 }
 """What `[site]` may hold; `campaign.typed_table` checks it."""
 
@@ -73,7 +74,7 @@ class SiteSettings:
     def __post_init__(self) -> None:
         if self.consent and not _CONSENT.fullmatch(self.consent):
             raise UsageError(f"[site] consent must look like cookie=value, not {self.consent!r}.")
-        for url in (self.base_url, *self.origins, *self.forms.values()):
+        for url in (self.base_url, self.thanks_url, *self.origins, *self.forms.values()):
             if url and urlsplit(url).scheme not in ("http", "https"):
                 raise UsageError(f"[site] {url!r} is no address; it must begin with http:// or https://.")
         for name in self.webhooks:
@@ -107,6 +108,7 @@ class SiteSettings:
                 base_url=table.get("base_url", "").rstrip("/"),
                 consent=table.get("consent", ""),
                 goal=goal,
+                thanks_url=table.get("thanks_url", ""),
                 forms=dict(table.get("forms", {})),
                 holdout=holdout,
                 sync=sync,

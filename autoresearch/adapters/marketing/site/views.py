@@ -10,6 +10,7 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from autoresearch.adapters.marketing import assignment, events
@@ -120,7 +121,7 @@ class Views:
         self._remembered: dict[tuple[int, int], tuple[int, int]] = {}
         self._live_fault: str | None = None
         self._write_fault: str | None = None
-        self._rendered: dict[str, Reply] = {}
+        self._rendered: dict[tuple[str | None, Path], Reply] = {}
 
     def refresh(self) -> None:
         """Take up what changed in the state folder, at most every `LOOK_SECONDS`; keep the last good state."""
@@ -225,14 +226,15 @@ class Views:
         if test is not None:
             folders |= {arm: test.folder(arm) for arm in test.arms}
         paths = {surface: path for path, surface in self._pages.routes.items()}
-        replies = {arm: self._reply(str(folder), folder, paths.get(name)) for arm, folder in folders.items()}
+        replies = {arm: self._reply(folder, paths.get(name)) for arm, folder in folders.items()}
         if test is None:
             return View(name, holdout_key(name), replies)
         numbers = {arm: number for number, arm in enumerate(test.arms)}
         return View(name, holdout_key(name), replies, test, events.key(test.id), numbers)
 
-    def _reply(self, known: str, folder: Any, path: str | None) -> Reply:
-        """Render an arm once; its folder is named by its fingerprint, so it never changes."""
+    def _reply(self, folder: Path, path: str | None) -> Reply:
+        """Render an arm once for a path; its folder is named by its fingerprint, so it never changes."""
+        known = (path, folder)
         if known not in self._rendered:
             body = self._pages.html(folder) if path is not None else b""
             if len(self._rendered) > 1000:
@@ -262,7 +264,7 @@ def self_test_proof(secret: str, unit: str) -> bytes:
     return hmac.new(secret.encode(), f"selftest {unit}".encode(), hashlib.sha256).hexdigest().encode()
 
 
-def _stamp(path: Any) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Return what changes when a file is replaced or appended to; None where it is missing."""
     try:
         found = path.stat()

@@ -41,6 +41,13 @@ def test_a_form_goes_on_to_its_own_handler(open_shop: OpenShop) -> None:
     assert (answer.status, answer.headers["location"]) == (307, "https://crm.example/leads")
 
 
+def test_a_form_without_a_handler_leads_to_the_thanks_page(open_shop: OpenShop) -> None:
+    """303: the browser fetches the page and does not post again."""
+    shop = open_shop(thanks_url="https://shop.example/thanks")
+    answer = shop.browser().post("/convert")
+    assert (answer.status, answer.headers["location"]) == (303, "https://shop.example/thanks")
+
+
 def test_a_robot_does_not_convert(shop: Shop) -> None:
     """Even with the cookie of a counted visitor."""
     browser = shop.browser()

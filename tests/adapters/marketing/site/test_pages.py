@@ -248,3 +248,12 @@ def test_other_surfaces_exist_only_when_live(shop: Shop, tmp_path_factory: pytes
     answer = shop.browser().get("/assign?surface=banner&unit=u1").json
     assert answer["slots"] == {"headline": "Banner"}
     assert shop.browser().get("/banner").status == 404
+
+
+def test_one_artifact_on_two_surfaces_is_rendered_for_each(open_shop: OpenShop) -> None:
+    """A surface without a page of its own does not take the page from one that has the same texts."""
+    shop = open_shop()
+    shop.live.finish(shop.test.id)
+    shop.live.publish("banner", shop.test.control)
+    assert shop.browser().get("/assign?surface=banner&unit=u1").json["slots"] == {"headline": "Control"}
+    assert "Control" in shop.browser().get("/").text

@@ -5,6 +5,9 @@ import http.server
 import os
 import re
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -70,8 +73,6 @@ def write_campaign(folder: Path, more: str = "") -> tuple[LiveFolder, LiveTest]:
 
 def page_port() -> int:
     """Return a free port, for a server that must be named in the settings before it runs."""
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -242,6 +243,41 @@ def test_the_kill_command_turns_the_switch(tmp_path: Path) -> None:
     assert LiveFolder.of(tmp_path).killed
     assert CliRunner().invoke(app, ["-w", str(tmp_path), "--off"]).exit_code == 0
     assert not LiveFolder.of(tmp_path).killed
+
+
+SERVE = """
+import typer
+from autoresearch.adapters.marketing.commands.serve import kill, serve
+app = typer.Typer()
+app.command()(serve)
+app.command()(kill)
+if __name__ == "__main__":
+    app()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    """Asked to stop it ends cleanly; killed, its workers notice: nothing serves a campaign that is not locked."""
+    write_campaign(tmp_path)
+    script = tmp_path / "serve.py"
+    script.write_text(SERVE)
+    command = [sys.executable, str(script), "serve", "-w", str(tmp_path), "--port", "0", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+        assert port is not None
+        process.send_signal(number)
+        assert process.wait(30) == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+    wait_for(lambda: not answers(int(port[1])))
+    assert not is_serving(tmp_path)
+    if number is signal.SIGTERM:
+        assert not (LiveFolder.of(tmp_path).path / "serving").exists()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def units(live: LiveFolder) -> set[int]:
