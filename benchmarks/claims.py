@@ -22,7 +22,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autoresearch.core import ArmTotals, Decision, Direction, Evidence, Look, Metric, Noise, PastEvidence, Policy
+from autoresearch.core import (
+    ArmTotals,
+    Decision,
+    Direction,
+    Evidence,
+    Look,
+    Metric,
+    Noise,
+    PastEvidence,
+    Policy,
+    Verdict,
+)
 from autoresearch.core.decision import claims
 from autoresearch.core.decision.policies import create_policy
 
@@ -79,14 +90,14 @@ def search(policy: Policy, draw: Draw, random: np.random.Generator) -> Searched:
     run = Searched()
     for _ in range(CANDIDATES):
         true = run.true[-1] + draw(random)
-        values: list[float] = []
+        values: dict[str, list[float]] = {"control": [], "treatment": []}
         looks: list[Look] = []
-        while True:
-            values.append(true + random.normal())
-            looks.append(Look(empty, totals("treatment", values)))
+        verdict = Verdict(Decision.CONTINUE, "")
+        while verdict.decision is Decision.CONTINUE:
+            for arm in verdict.measure:
+                values[arm].append((true if arm == "treatment" else run.true[-1]) + random.normal())
+            looks.append(Look(totals("control", values["control"]), totals("treatment", values["treatment"])))
             verdict = policy.decide(Evidence(METRIC, tuple(looks), noise, tuple(history)))
-            if verdict.decision is not Decision.CONTINUE:
-                break
         kept = verdict.decision is Decision.KEEP
         history.append(PastEvidence(looks[-1], kept))
         if kept:
