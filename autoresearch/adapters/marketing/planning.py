@@ -250,6 +250,13 @@ def hopeless(plan: Plan) -> str | None:
     )
 
 
+def hopelessness_of(setting: Setting) -> str | None:
+    """Return what `hopeless` says of a setting, and make the whole plan only where it has something to say."""
+    if _race(setting, setting.lift).kept >= LEAST_POWER:
+        return None
+    return hopeless(make_plan(setting))
+
+
 def _in_weeks(setting: Setting, days: float) -> float:
     """Return days rounded up to whole days or weeks, and the wait for the last units."""
     whole = math.ceil(days / 7.0) * 7.0 if setting.whole_weeks else math.ceil(days)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from autoresearch.adapters.marketing.planning import Plan, Setting, describe, hopeless, make_plan
+from autoresearch.adapters.marketing.planning import Plan, Setting, describe, hopeless, hopelessness_of, make_plan
 from autoresearch.core import UsageError
 
 
@@ -74,6 +74,13 @@ def test_a_hopeless_plan_says_what_would_help() -> None:
     assert "Hopeless:" in describe(plan)
     assert 0.1 in plan.not_testable
     assert 1.0 not in plan.not_testable
+
+
+def test_a_setting_is_hopeless_when_its_plan_is(usual: Plan) -> None:
+    """Asking for the refusal alone gives what the plan says."""
+    assert hopelessness_of(usual.setting) is None
+    bad = Setting(500, 0.02, 0.1)
+    assert hopelessness_of(bad) == hopeless(make_plan(bad)) is not None
 
 
 def test_a_good_plan_is_not_hopeless(usual: Plan) -> None:
