@@ -2,6 +2,7 @@
 
     python -m benchmarks.evaluation                       # 5 s of training, then 3 evaluations of each kind, in turn
     python -m benchmarks.evaluation --repeats 5 --sandbox limits
+    python -m benchmarks.evaluation --border              # what a gigabyte of logits costs, with a GPU's vocabulary
 
 Processor seconds count every process of an evaluation, its start included; a measurement's whole cost is what it takes
 beside a training of the preset's 20 s. The kind without a border is what the adapter did before it had one: one
@@ -28,9 +29,12 @@ from numpy.typing import NDArray
 from autoresearch.adapters.ml_training import create_adapter, runner
 from autoresearch.adapters.ml_training.adapter import MlAdapter
 from autoresearch.adapters.ml_training.budget import LoadJudge
-from autoresearch.adapters.ml_training.task import WEIGHTS
+from autoresearch.adapters.ml_training.evaluate import negative_log_likelihood
+from autoresearch.adapters.ml_training.remote import remote_model
+from autoresearch.adapters.ml_training.task import WEIGHTS, PredictTask
 from autoresearch.core import RunContext, Split, Workspace
-from autoresearch.core.sandbox import resolve
+from autoresearch.core.executor import Limits
+from autoresearch.core.sandbox import Level, resolve
 
 
 class InThisProcess:
@@ -84,10 +88,48 @@ def timed(call: Callable[[], str]) -> tuple[float, float, str]:
     return time.perf_counter() - began, used, value
 
 
+GIVEN_LOGITS = """
+import torch
+from torch import nn
+CONTEXT = 1024
+class Given(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.logits = nn.Parameter(torch.zeros(1)), torch.randn(32, CONTEXT, 8192)
+    def forward(self, tokens):
+        return self.logits
+def build_model(vocab_size):
+    return Given()
+"""
+
+
+def measure_border(root: Path, repeats: int, sandbox: str) -> None:
+    """Print what 1.07 GB of logits cost the evaluator: received alone, and with their losses."""
+    import torch
+    from safetensors.torch import save_file
+
+    (root / "train.py").write_text(GIVEN_LOGITS, encoding="utf-8")
+    save_file({"weight": torch.zeros(1)}, root / WEIGHTS)
+    task = PredictTask(root / "train.py", root / WEIGHTS, 8192, "cpu", root / "pipes")
+    tokens = np.zeros((32, 1024), dtype=np.int64)
+    gigabytes = tokens.size * 8192 * 4 / 1e9
+    with remote_model(task, limits=Limits(600), log=root / "log", level=Level(sandbox)) as model:
+        for _ in range(repeats + 1):  # the first time, memory is mapped
+            used = []
+            for losses in (False, True):
+                began = time.process_time()
+                for block in model.logits(tokens):
+                    if losses:
+                        negative_log_likelihood(block, tokens.ravel()[: len(block)])
+                used.append((time.process_time() - began) / gigabytes)
+            print(f"evaluator: {used[0]:.2f} s of processor per GB received, {used[1]:.2f} s with losses", flush=True)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sandbox", default="auto")
+    parser.add_argument("--border", action="store_true")
     parser.add_argument("--here", nargs=3, type=Path, help=argparse.SUPPRESS)
     choices = parser.parse_args(argv)
     if choices.here:
@@ -95,7 +137,8 @@ def main(argv: list[str] | None = None) -> None:
         return
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="evaluation-") as name:
-        compare(Path(name), choices.repeats, resolve(choices.sandbox).value)
+        work = measure_border if choices.border else compare
+        work(Path(name), choices.repeats, resolve(choices.sandbox).value)
 
 
 def compare(root: Path, repeats: int, sandbox: str) -> None:
