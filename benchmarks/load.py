@@ -23,6 +23,7 @@ class Load:
         failed: Connections that broke.
         seconds: How long it asked.
         wrong: Answers that were no page.
+        cpu_seconds: Processor time that asking took.
     """
 
     acknowledged: list[str] = field(default_factory=list)
@@ -30,6 +31,7 @@ class Load:
     failed: int = 0
     seconds: float = 0.0
     wrong: int = 0
+    cpu_seconds: float = 0.0
 
 
 class _Visitor(asyncio.Protocol):
@@ -91,7 +93,9 @@ def client(port: int, connections: int, seconds: float, mark: str, out: Connecti
     """Ask over `connections` connections for `seconds` and send the `Load` to `out`; the body of a process."""
     import uvloop
 
+    begun = time.process_time()
     load = uvloop.run(_run(port, connections, seconds, mark))
+    load.cpu_seconds = time.process_time() - begun
     out.send(load)
 
 

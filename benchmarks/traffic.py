@@ -25,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from autoresearch.adapters.marketing import events
 from autoresearch.adapters.marketing.counting import Counter
@@ -99,15 +100,25 @@ def entered(live: LiveFolder, test: LiveTest, load: Load) -> set[int]:
 def serve(sync: str, seconds: float, workers: int) -> None:
     with serving(sync, workers) as (server, live, test):
         ask(server, 2.0, "w")  # warm: connections, caches of user agents
+        before = cpu_seconds(server)
         load = ask(server, seconds, "s")
+        each = (cpu_seconds(server) - before) / len(load.latencies) * 1e6
+        theirs = load.cpu_seconds / len(load.latencies) * 1e6
         missing = len(entered(live, test, load) - logged(live, test))
         times = np.array(load.latencies) * 1e3
         p50, p99, p999 = np.percentile(times, [50, 99, 99.9])
         print(
             f"serve  sync={sync:<7} {len(times) / load.seconds:>8,.0f} page views/s over {load.seconds:.0f} s, "
             f"{CONNECTIONS} connections, {workers} workers: p50 {p50:.1f} ms, p99 {p99:.1f} ms, p99.9 {p999:.1f} ms; "
-            f"{missing} of {len(times):,} not in the log, {load.wrong} other answers  [{state()}]"
+            f"{missing} of {len(times):,} not in the log, {load.wrong} other answers; processor time per view: "
+            f"server {each:.0f} us, client {theirs:.0f} us  [{state()}]"
         )
+
+
+def cpu_seconds(server: Server) -> float:
+    """Return the processor time that the workers have used."""
+    times = [psutil.Process(pid).cpu_times() for pid in server.pids]
+    return float(sum(used.user + used.system for used in times))
 
 
 def kill(sync: str, rounds: int, workers: int) -> None:
