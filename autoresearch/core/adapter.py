@@ -413,6 +413,56 @@ class OffersSplits(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a candidate must not make worse, however good it is otherwise.
+
+    Attributes:
+        name: Key among `Measurement.secondary`.
+        at_most: True where higher is worse: the limit is an upper one.
+        limit: In the unit of the number; a share of the baseline's where `kind` is `relative`.
+        kind: `absolute`, `difference` from the baseline, or `relative` to it.
+    """
+
+    name: str
+    at_most: bool
+    limit: float
+    kind: str = "absolute"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("absolute", "difference", "relative") or not math.isfinite(self.limit):
+            raise ValueError(f"A guard of {self.name} needs a finite limit and a known kind: {self}.")
+
+
+@runtime_checkable
+class OffersGuards(Protocol):
+    """Names secondary numbers that a kept candidate must not make worse; they are compared with the baseline's."""
+
+    @property
+    def guards(self) -> Sequence[Guard]:
+        """What is guarded; every measurement has these numbers among its `secondary`."""
+        ...
+
+
+@runtime_checkable
+class WorksInCheckout(Protocol):
+    """Improves files where they lie: all that is written into the workspace goes into its ignored folder."""
+
+    @property
+    def in_checkout(self) -> bool:
+        """True: `autoresearch.toml` and `results.tsv` lie in `.autoresearch`, and the folder is not touched."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """Holds something open from `prepare` on: a process, a connection."""
+
+    def close(self) -> None:
+        """Let go of it; called once when a session ends, however it ends."""
+        ...
+
+
 @runtime_checkable
 class OffersReadiness(Protocol):
     """Can say quickly that this machine will not do, before a workspace is made for it."""

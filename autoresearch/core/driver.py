@@ -25,6 +25,7 @@ from langgraph.types import Command
 from autoresearch.core import fingerprints, lock, memory, moments, registry
 from autoresearch.core.adapter import (
     Adapter,
+    Closes,
     LiveAdapter,
     OffersEstimate,
     OffersReadiness,
@@ -186,7 +187,7 @@ def run(
     layout.make_state()
     with lock.held(layout), _machine_faults(), Ledger.open(layout.ledger) as ledger:
         driver = _Driver(layout, ledger, said, settings)
-        with driver.signals():
+        with driver.signals(), driver.closing():
             driver.begin(
                 adapter if not isinstance(adapter, str | None) else None,
                 policy if not isinstance(policy, str | None) else None,
@@ -343,6 +344,16 @@ class _Driver:
             identity = (type(given).__name__, type(given).__module__, "")
         self.adapter: Adapter | LiveAdapter = created
         return identity
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Let the adapter go of what it holds open, however the session ends."""
+        try:
+            yield
+        finally:
+            adapter = getattr(self, "adapter", None)  # none was opened where its name was wrong
+            if isinstance(adapter, Closes):
+                adapter.close()
 
     def _choose_policy(self, given: Policy | None) -> Policy:
         """Return the run's policy; people are judged by a sequential test, repeated measurements by expected gain."""

@@ -740,7 +740,10 @@ def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experime
     """Show both arms and wait for the next look; the artifact as found is shown already, and to everybody."""
     if experiment.number > 0:
         control = _laid_out(services, experiment, state, CONTROL)
-        live.begin(adapter, experiment, control, _artifact_folder(services, state))
+        try:
+            live.begin(adapter, experiment, control, _artifact_folder(services, state))
+        except CandidateError as error:
+            return _crashed(services, state, experiment, error)
         live.next_look(
             adapter, services.ledger, experiment, state.get("look", 0), now=services.now, sleep=services.sleep
         )

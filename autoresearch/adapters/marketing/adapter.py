@@ -118,13 +118,20 @@ class MarketingAdapter:
         self._source.prepare()
 
     def _refuse_own_copy(self) -> None:
-        from autoresearch.adapters.marketing.checks import refusals
+        from autoresearch.adapters.marketing.checks import option_faults, refusals
 
-        found = refusals(self.campaign, wording.Copy.load(self.campaign.copy_path))
+        copy = wording.Copy.load(self.campaign.copy_path)
+        found = refusals(self.campaign, copy)
         if found:
             raise UsageError(
                 f"{self.campaign.copy_path} would itself be refused: {found[0]}\n"
                 "Mend the copy, the facts or the limits; every candidate is held to them."
+            )
+        found = option_faults(self.campaign, copy)
+        if found:
+            raise UsageError(
+                f"{self.campaign.copy_path} offers the search a text that would be refused: {found[0]}\n"
+                "Mend that option or take it out."
             )
 
     def _refuse_hopeless_plan(self) -> None:
@@ -134,6 +141,11 @@ class MarketingAdapter:
                 f"{reason}\nSee what the traffic affords: autoresearch marketing plan. To run all the same: "
                 "--set anyway=yes"
             )
+
+    def close(self) -> None:
+        """Let go of what the source holds open."""
+        if self._source is not None:
+            self._source.close()
 
     def brief(self) -> str:
         """What the language model is told of the campaign, and of what resonated so far."""
@@ -157,7 +169,16 @@ class MarketingAdapter:
     # The test
 
     def start(self, experiment: LiveExperiment) -> None:
-        """Show both arms, once the plan of the test is written down and hashed: nothing is chosen after the fact."""
+        """Show both arms, once the plan of the test is written down and hashed: nothing is chosen after the fact.
+
+        Raises:
+            CandidateError: If nobody would see a difference.
+        """
+        control, treatment = wording.Copy.load(experiment.control), wording.Copy.load(experiment.treatment)
+        if not wording.changed_slots(control, treatment):
+            raise CandidateError(
+                "Both copies read the same, so nobody would see a difference; change a text in [slots]."
+            )
         if self._records(experiment.id).registered() is None:
             self._records(experiment.id).register(self._registration(experiment), self.source.start(experiment))
         else:
@@ -255,7 +276,7 @@ class MarketingAdapter:
 
 def hopelessness(campaign: Campaign) -> str | None:
     """Return why the campaign's traffic could not settle its tests; None where it could, or where nobody knows it."""
-    from autoresearch.adapters.marketing.planning import Setting, hopeless, make_plan
+    from autoresearch.adapters.marketing.planning import Setting, hopelessness_of
 
     traffic, metric = campaign.traffic, campaign.metric
     if traffic.weekly is None or traffic.baseline is None or traffic.source == "replay":
@@ -271,7 +292,7 @@ def hopelessness(campaign: Campaign) -> str | None:
         whole_weeks=traffic.whole_weeks,
         maturity_days=traffic.maturity_days,
     )
-    return hopeless(make_plan(setting))
+    return hopelessness_of(setting)
 
 
 def _increments(series: Sequence[Sequence[ArmTotals]]) -> Counts:

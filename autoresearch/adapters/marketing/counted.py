@@ -104,6 +104,9 @@ class CountsSource:
             verdict = "Show the treatment to everybody." if kept else "Show the control to everybody."
             (folder / "verdict.txt").write_text(verdict + "\n", encoding="utf-8")
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _arms(self, experiment_id: str, since: date, before: date) -> tuple[ArmTotals, ...]:
         empty = (ArmTotals("control", 0, 0.0, 0.0), ArmTotals("treatment", 0, 0.0, 0.0))
         if self._table.get("path") and not self._path().exists():

@@ -82,5 +82,8 @@ class ReplayedSource:
         """Nobody is being shown anything."""
         self.replay.finish(experiment_id, Outcome.KEPT if kept else Outcome.REVERTED)
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _headline(self, artifact: Path) -> str:
         return Copy.load(artifact).slots[self._table.get("slot", "headline")]

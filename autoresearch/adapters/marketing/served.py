@@ -105,3 +105,6 @@ class ServedSource:
             return
         self.folder.finish(experiment_id, TREATMENT if kept else None, now=self.now())
         self._log.drop(test)
+
+    def close(self) -> None:
+        """Nothing is held open."""

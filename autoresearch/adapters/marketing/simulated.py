@@ -77,7 +77,7 @@ class SimulatedSource:
         if state["seed"] != self.audience.seed:
             raise UsageError(
                 f"The audience of {self._campaign.folder} began with seed {state['seed']}, and people do not change "
-                f"their taste to that of seed {self.audience.seed}.\nKeep the seed, or simulate another campaign folder."
+                f"their taste to that of seed {self.audience.seed}.\nKeep the seed, or simulate another folder."
             )
         self._write(state)
 

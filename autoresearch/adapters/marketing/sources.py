@@ -67,6 +67,10 @@ class Source(Protocol):
         """Stop the test; a kept treatment is what everybody sees from now on. Fine for a test that never started."""
         ...
 
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
 
 def create_source(campaign: Campaign, options: Mapping[str, str]) -> Source:
     """Return the source that `[traffic] source` names; each module is imported when it is wanted.
@@ -84,6 +88,10 @@ def create_source(campaign: Campaign, options: Mapping[str, str]) -> Source:
         from autoresearch.adapters.marketing.served import ServedSource
 
         return ServedSource(campaign)
+    if name == "email":
+        from autoresearch.adapters.marketing.email.source import EmailSource
+
+        return EmailSource(campaign)
     if name == "counts":
         from autoresearch.adapters.marketing.counted import CountsSource
 

@@ -1,0 +1,275 @@
+"""The adapter over a campaign folder: what it refuses, what its gates say, and people from end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from autoresearch.adapters.marketing.adapter import MarketingAdapter, Records, create_adapter
+from autoresearch.adapters.marketing.sources import Seen
+from autoresearch.adapters.marketing.starter import workspace_files
+from autoresearch.adapters.marketing.wording import set_slots
+from autoresearch.core import (
+    ArmTotals,
+    Artifact,
+    CandidateError,
+    LiveExperiment,
+    Look,
+    Outcome,
+    UsageError,
+    Workspace,
+)
+from autoresearch.core.driver import run
+
+MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@dataclass
+class FakeSource:
+    """Hands out looks from a script."""
+
+    looks: Sequence[Seen] = ()
+    finished: list[tuple[str, bool]] = field(default_factory=list)
+    label: str = ""
+    taken: int = 0
+
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    def start(self, experiment: LiveExperiment) -> datetime:
+        return MONDAY
+
+    def look(self, experiment_id: str) -> Seen:
+        self.taken += 1
+        return self.looks[self.taken - 1]
+
+    def wait_seconds(self, experiment_id: str) -> float:
+        return 7.0
+
+    def finish(self, experiment_id: str, *, kept: bool) -> None:
+        self.finished.append((experiment_id, kept))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def arms(n: int, control: float, treatment: float) -> tuple[ArmTotals, ArmTotals]:
+    return ArmTotals("control", n, control, control), ArmTotals("treatment", n, treatment, treatment)
+
+
+def seen(day: int, **fields: object) -> Seen:
+    usual = Seen(
+        arms(1000 * day, 50.0 * day, 60.0 * day),
+        {"control": 1000 * day, "treatment": 1000 * day},
+        0,
+        {},
+        MONDAY + day * DAY,
+    )
+    return replace(usual, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    folder = tmp_path / "campaign"
+    for name, text in workspace_files("page").items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def adapter(campaign: Path) -> MarketingAdapter:
+    made = create_adapter({})
+    made.prepare(Workspace(campaign))
+    return made
+
+
+def begin(adapter: MarketingAdapter, looks: Sequence[Seen], slots: Mapping[str, str] | None = None) -> FakeSource:
+    """Start the test `t` on a scripted source and take all its looks."""
+    source = FakeSource(looks)
+    adapter._source = source
+    folder = adapter.campaign.folder
+    text = adapter.campaign.copy_path.read_text(encoding="utf-8")
+    changed = {"cta": "Plan my first week"} if slots is None else slots
+    for arm, copy in (("c", text), ("t", set_slots(text, changed))):
+        Artifact({"copy.toml": copy}).write(folder / "arms" / arm)
+    experiment = LiveExperiment(
+        "t", folder / "arms" / "c", folder / "arms" / "t", {"control": 0.5, "treatment": 0.5}, MONDAY
+    )
+    adapter.start(experiment)
+    for _ in looks:
+        adapter.observe("t")
+    return source
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_an_option_that_nobody_reads_is_refused() -> None:
+    """A misspelt option does not go unnoticed."""
+    with pytest.raises(UsageError, match="no option 'knd'; it has kind"):
+        create_adapter({"knd": "page"})
+
+
+def test_the_campaigns_own_copy_is_held_to_its_rules(campaign: Path) -> None:
+    """A baseline that would be refused is named before anybody sees it."""
+    edit(campaign / "copy.toml", 'cta = "Start the free trial"', 'cta = "<b>Start</b>"')
+    with pytest.raises(UsageError, match="would itself be refused"):
+        create_adapter({}).prepare(Workspace(campaign))
+
+
+def test_a_text_offered_to_the_search_is_held_to_the_rules_too(campaign: Path) -> None:
+    """An option that every candidate with it would be refused for is named at the start."""
+    edit(campaign / "copy.toml", '"Plan my first week"', '"Guaranteed success for everybody in every way"')
+    with pytest.raises(UsageError, match="offers the search a text that would be refused"):
+        create_adapter({}).prepare(Workspace(campaign))
+
+
+def test_a_plan_that_traffic_cannot_afford_is_refused_unless_asked_for(campaign: Path) -> None:
+    """300 visitors a week cannot settle a tenth more of 5 %; `anyway` runs it all the same."""
+    edit(campaign / "campaign.toml", "weekly = 20_000", "weekly = 300")
+    with pytest.raises(UsageError, match="--set anyway=yes"):
+        create_adapter({}).prepare(Workspace(campaign))
+    create_adapter({"anyway": "yes"}).prepare(Workspace(campaign))
+
+
+def test_a_candidate_is_refused_with_its_reasons(adapter: MarketingAdapter) -> None:
+    """A number that facts.md does not hold is refused before any person sees it."""
+    text = adapter.campaign.copy_path.read_text(encoding="utf-8")
+    with pytest.raises(CandidateError, match="97"):
+        adapter.check(Artifact({"copy.toml": set_slots(text, {"headline": "97 % of cafés agree"})}))
+
+
+def test_copies_that_read_the_same_are_no_test(adapter: MarketingAdapter) -> None:
+    """A change outside [slots] would be an A/A test that nobody asked for."""
+    with pytest.raises(CandidateError, match="read the same"):
+        begin(adapter, [], {})
+
+
+def test_made_up_people_are_in_the_metrics_name(adapter: MarketingAdapter) -> None:
+    """Every table and summary that names the metric says that it is simulated."""
+    assert adapter.metric.name == "simulated_signup_rate" and adapter.metric.min_effect == 0.1
+
+
+def test_a_sound_test_passes_its_gates(adapter: MarketingAdapter) -> None:
+    """Equal arms, no harm, no line crossed: nothing to say."""
+    begin(adapter, [seen(1), seen(2)])
+    report = adapter.gates("t", None)
+    assert (report.invalid, report.harm, report.hold) == (None, None, None)
+
+
+def test_a_broken_split_is_invalid(adapter: MarketingAdapter) -> None:
+    """6,000 against 5,000 is no half and half."""
+    begin(adapter, [seen(6, exposed={"control": 6000, "treatment": 5000})])
+    assert "The split is broken" in (adapter.gates("t", None).invalid or "")
+
+
+def test_units_in_both_arms_are_invalid_when_they_are_many(adapter: MarketingAdapter) -> None:
+    """A few people have two devices; a share of one in twenty is a lost cookie."""
+    begin(adapter, [seen(1, crossed=9), seen(2, crossed=200)])
+    assert "200 of 4000 units saw both arms" in (adapter.gates("t", None).invalid or "")
+
+
+def test_harm_to_a_guardrail_ends_a_test(adapter: MarketingAdapter) -> None:
+    """Refunds that triple are harm, whatever the lift."""
+    begin(adapter, [seen(day, guardrails={"refund": arms(3000 * day, 15.0 * day, 60.0 * day)}) for day in (1, 2, 3)])
+    assert "refund" in (adapter.gates("t", None).harm or "")
+
+
+def test_a_guardrail_has_an_absolute_ceiling(adapter: MarketingAdapter, campaign: Path) -> None:
+    """One per cent of complaints is too many even where the control has as many."""
+    edit(
+        campaign / "campaign.toml",
+        "[guardrails.refund]",
+        "[guardrails.complaint]\nceiling = 0.003\n[guardrails.refund]",
+    )
+    adapter.prepare(Workspace(campaign))
+    begin(adapter, [seen(1, guardrails={"complaint": arms(4000, 40.0, 40.0)})])
+    assert "above the ceiling of 0.30%" in (adapter.gates("t", None).harm or "")
+
+
+@pytest.mark.parametrize(("crossed", "last", "held"), [(3, 4, True), (3, 7, False), (7, 7, False), (8, 9, True)])
+def test_a_verdict_waits_for_the_week_of_its_crossing(
+    adapter: MarketingAdapter, crossed: int, last: int, held: bool
+) -> None:
+    """A line crossed on Thursday ends the test on Monday; one crossed at the end of the week ends it at once."""
+    looks = [seen(day) for day in range(1, last + 1)]
+    begin(adapter, looks)
+    control, treatment = looks[crossed - 1].arms
+    hold = adapter.gates("t", Look(control, treatment)).hold
+    assert (hold is not None) == held
+
+
+def test_whole_weeks_may_be_switched_off(campaign: Path) -> None:
+    """Then a verdict stands at the look that crossed the line."""
+    made = create_adapter({"whole_weeks": "no"})
+    made.prepare(Workspace(campaign))
+    looks = [seen(1), seen(2)]
+    begin(made, looks)
+    assert made.gates("t", Look(*looks[0].arms)).hold is None
+
+
+def test_a_plan_that_was_changed_after_the_start_proves_nothing(adapter: MarketingAdapter) -> None:
+    """The plan is hashed before the first exposure."""
+    begin(adapter, [seen(1)])
+    path = adapter.campaign.folder / ".autoresearch" / "marketing" / "looks" / "t" / "plan.json"
+    data = json.loads(path.read_text())
+    assert data["plan"]["metric"] == "signup_rate" and data["plan"]["min_effect"] == 0.1
+    data["plan"]["min_effect"] = 0.01
+    path.write_text(json.dumps(data))
+    with pytest.raises(UsageError, match="was changed after its test began"):
+        Records(path.parent).began()
+
+
+def test_half_a_line_of_a_killed_run_is_left_out(adapter: MarketingAdapter) -> None:
+    """The look that a kill cut short is taken again."""
+    begin(adapter, [seen(1), seen(2)])
+    records = Records(adapter.campaign.folder / ".autoresearch" / "marketing" / "looks" / "t")
+    path = records.folder / "looks.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(records.looks()) == 1
+    records.add(seen(2))
+    assert records.looks() == [seen(1), seen(2)]
+
+
+def test_the_source_is_told_how_it_ended(adapter: MarketingAdapter) -> None:
+    """Kept treatments are shown to everybody, others to nobody."""
+    source = begin(adapter, [seen(1, over="No more traffic.")])
+    assert adapter.ending("t") == "No more traffic." and adapter.wait_seconds("t") == 7.0
+    adapter.finish("t", Outcome.KEPT)
+    adapter.finish("u", Outcome.INVALID)
+    assert source.finished == [("t", True), ("u", False)]
+
+
+def test_made_up_people_walk_through_the_real_server(campaign: Path) -> None:
+    """From the command's API to HTTP and back: a verdict with e-values, robots uncounted, the truth known."""
+    pytest.importorskip("uvicorn")
+    from autoresearch.adapters.marketing.total import totals_of
+    from autoresearch.core.ledger import Ledger
+
+    edit(campaign / "campaign.toml", "weekly = 20_000", "weekly = 2_100")
+    edit(campaign / "campaign.toml", "baseline = 0.05", "baseline = 0.40")
+    edit(campaign / "campaign.toml", "min_effect = 0.10", "min_effect = 0.25")
+    (campaign / "autoresearch.toml").write_text('[run]\nadapter = "marketing"\n', encoding="utf-8")
+    result = run(workspace=campaign, proposer="search", experiments=1, options={"seed": "3"})
+    assert result.live and result.status.experiments == 1
+    assert result.status.baseline == pytest.approx(0.40, abs=0.05)
+    with Ledger.open(campaign / ".autoresearch" / "ledger.db") as ledger:
+        row = ledger.experiments(result.status.run)[1]
+        looks = ledger.live_looks(row.id)
+        found = totals_of(campaign, ledger)
+    assert row.outcome in ("kept", "reverted") and row.e_win is not None
+    assert found.truth is not None and found.held_out > 0
+    people = sum(look.n for look in looks if look.look == looks[-1].look)
+    days = looks[-1].look  # maturity: the last day is not counted yet
+    assert people == pytest.approx(300 * days * 0.95, rel=0.2), "a person counts once, a robot never, the holdout apart"
