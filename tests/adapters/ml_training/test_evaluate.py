@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -316,3 +318,18 @@ def test_a_bound_keeps_the_beginning_of_the_stream(n: int, max_bytes: int) -> No
     assert part.total_bytes <= max_bytes or count == 2
     assert count == n or part.total_bytes + stream.token_bytes[count] > max_bytes
     assert cut(stream, None) is stream
+
+
+def test_the_evaluating_process_imports_no_torch_and_nothing_that_runs_a_candidate() -> None:
+    """It computes with numpy alone; and on Linux no other process of the user may look into its memory."""
+    program = (
+        "import ctypes, sys\n"
+        "from autoresearch.adapters.ml_training import evaluate_process\n"
+        "prefix = 'autoresearch.adapters.ml_training.'\n"
+        "unwanted = {'torch', *(prefix + name for name in ('harness', 'train_process', 'predict_process'))}\n"
+        "assert not unwanted & set(sys.modules), unwanted & set(sys.modules)\n"
+        "evaluate_process._close_memory_to_others()\n"
+        "get_dumpable = 3\n"
+        "assert sys.platform != 'linux' or ctypes.CDLL(None).prctl(get_dumpable, 0, 0, 0, 0) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
