@@ -4,7 +4,8 @@
     ├── UsageError                  the person asked for something that cannot be: say so, exit 1
     ├── EnvironmentNotReadyError    the machine is at fault: stop the run, never book it on a candidate
     ├── CandidateError              the candidate is at fault: record it, keep the incumbent, go on
-    │   └── InvalidCandidateError   a gate failed, its value would not be the metric: outcome `invalid`
+    │   ├── InvalidCandidateError   a gate failed, its value would not be the metric: outcome `invalid`
+    │   └── CheckFailedError        it broke what must stay true: outcome `reverted`, reason `check failed`
     ├── ProposalError               the proposer failed: a row of its own with its cost, then try again
     │   ├── NothingLeftToProposeError   the proposer has no further idea: end the run with that reason
     │   └── BudgetExhaustedError        the next call could exceed the cap: end the run with that reason
@@ -51,6 +52,10 @@ class CandidateError(AutoresearchError):
 
 class InvalidCandidateError(CandidateError):
     """A gate failed (a leaking mask, a touched evaluator, an impossible value); no repair is asked for."""
+
+
+class CheckFailedError(CandidateError):
+    """The candidate works and breaks what must stay true, such as its tests; no repair is asked for."""
 
 
 class ProposalError(AutoresearchError):
