@@ -11,6 +11,8 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +37,7 @@ _ALIASES = {
     "clicks": ("clicks",),
 }
 _FAULTS_SHOWN = 5
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,13 @@ def _arm(row: Mapping[str, str | None], columns: Mapping[str, str]) -> tuple[str
     n, clicks = count("impressions"), count("clicks")
     if clicks > n:
         raise ValueError(f"{clicks} clicks of {n} impressions")
-    return cell("test_id"), count("test_week"), ArchiveArm(cell("headline"), cell("image"), n, clicks)
+    return cell("test_id"), count("test_week"), ArchiveArm(_as_read(cell("headline")), cell("image"), n, clicks)
+
+
+def _as_read(text: str) -> str:
+    """Return a text as its readers saw it: without tags, invisible characters and line breaks."""
+    visible = "".join(sign for sign in _TAG.sub("", text) if unicodedata.category(sign) != "Cf")
+    return " ".join(visible.split())
 
 
 def write_archive(tests: Iterable[ArchiveTest], path: Path) -> None:

@@ -85,6 +85,13 @@ def test_what_is_written_is_read_back(file: Path, tmp_path: Path) -> None:
     assert [path.name for path in one.parent.iterdir()] == ["one.csv.gz"]
 
 
+def test_headlines_are_as_readers_saw_them(tmp_path: Path) -> None:
+    """Tags, zero-width characters and line breaks, which some rows of the archive have, were never read by anybody."""
+    path = tmp_path / "past.csv"
+    path.write_text(f'{HEADER}x,201303,e,"A <b>bold</b>\n  claim:\u200b 2 < 3",10,1\nx,201303,e,Other,10,1\n', "utf-8")
+    assert read_archive(path)[0].arms[0].headline == "A bold claim: 2 < 3"
+
+
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
