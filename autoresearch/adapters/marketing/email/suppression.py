@@ -64,15 +64,33 @@ def suppressed(folder: Path) -> frozenset[str]:
     return frozenset(row[1] for row in rows if len(row) == 3)
 
 
-def unsubscribe_token(secret: str, hashed: str) -> str:
-    """Return the last part of an unsubscribe address: the hash, and proof that we made it."""
-    return f"{hashed}-{_proof(secret, hashed)}"
+def unsubscribe_token(secret: str, hashed: str, unit: str = "") -> str:
+    """Return the last part of an unsubscribe address: the hash, and proof that we made it.
+
+    Args:
+        secret: The campaign's.
+        hashed: The address, as `address_hash` returned it.
+        unit: Whom the mail was assigned as, where that is not the address: the hash of its company's domain.
+    """
+    payload = f"{hashed}.{unit}" if unit and unit != hashed else hashed
+    return f"{payload}-{_proof(secret, payload)}"
 
 
 def hash_in_token(secret: str, token: str) -> str | None:
     """Return the address hash in a token; None where we did not make it."""
-    hashed, _, proof = token.partition("-")
-    return hashed if hmac.compare_digest(_proof(secret, hashed).encode(), proof.encode()) else None
+    payload = _payload(secret, token)
+    return None if payload is None else payload.partition(".")[0]
+
+
+def unit_in_token(secret: str, token: str) -> str | None:
+    """Return whom a token's mail was assigned as: its address, or its company; None where we did not make it."""
+    payload = _payload(secret, token)
+    return None if payload is None else payload.rpartition(".")[2]
+
+
+def _payload(secret: str, token: str) -> str | None:
+    payload, _, proof = token.partition("-")
+    return payload if hmac.compare_digest(_proof(secret, payload).encode(), proof.encode()) else None
 
 
 def _proof(secret: str, hashed: str) -> str:

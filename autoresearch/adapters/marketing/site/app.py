@@ -313,7 +313,10 @@ class Site:
 
     async def _unsubscribe(self, request: Request) -> Response:
         """Show a form at GET, for scanners follow every link; suppress at POST, by a click or by the mail program."""
-        hashed = suppression.hash_in_token(self._live.secret, request.path_params["token"])
+        token = request.path_params["token"]
+        hashed, unit = (
+            read(self._live.secret, token) for read in (suppression.hash_in_token, suppression.unit_in_token)
+        )
         if hashed is None:
             return HTMLResponse(_document("Unknown link", "<p>This link was not made here.</p>"), 404, _PRIVATE)
         if request.method != "POST":
@@ -322,7 +325,7 @@ class Site:
         await _body(request, self.settings.max_body)
         suppression.suppress(self.settings.suppression or self._live.path / "suppression", hashed, "unsubscribe")
         visitor = read_headers(request.scope["headers"], simulated=self.settings.simulated)
-        await self._count(hashed, "unsubscribe", visitor)
+        await self._count(unit, "unsubscribe", visitor)
         return HTMLResponse(_document("Unsubscribed", "<p>You will get no more mail from us.</p>"), 200, _PRIVATE)
 
     async def _snippet_js(self, request: Request) -> Response:

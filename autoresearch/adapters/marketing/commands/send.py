@@ -1,0 +1,86 @@
+"""`autoresearch marketing send`: write to the next recipients of the live test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.email.send import Mailing, Plan, Sent
+    from autoresearch.adapters.marketing.render import Rendered
+
+
+def send(
+    campaign: Annotated[Path, typer.Option("--campaign", "-c", help="The campaign folder.")] = Path(),
+    really: Annotated[bool, typer.Option("--send", help="Send, after you typed the number of recipients.")] = False,
+    yes: Annotated[
+        int | None, typer.Option("--yes", min=1, help="For scripts, with --send: the number of recipients.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show the mails' HTML too.")] = False,
+) -> None:
+    """Say who would get which mail of the live test, and with --send write to them."""
+    from autoresearch.adapters.marketing.campaign import Campaign
+    from autoresearch.adapters.marketing.email.journal import Journal
+    from autoresearch.adapters.marketing.email.send import Mailing
+    from autoresearch.adapters.marketing.email.settings import EmailSettings
+
+    loaded = Campaign.load(campaign)
+    settings = EmailSettings.of(loaded)
+    with Journal(settings.shared) as journal:
+        mailing = Mailing(loaded, journal, settings)
+        plan = mailing.plan()
+        typer.echo(_described(mailing, plan))
+        if not really:
+            for arm, rendered in mailing.preview(plan.test).items():
+                typer.echo(_shown(arm, rendered, full))
+            typer.echo("Nothing was sent. To send: autoresearch marketing send --send")
+        elif plan.mails:
+            settings.ready_to_send(loaded.path)
+            mailing.check_unsubscribing()
+            _confirm(len(plan.mails), yes)
+            typer.echo(_result(mailing.send(plan)))
+
+
+def _described(mailing: Mailing, plan: Plan) -> str:
+    arms = ", ".join(f"{arm} {n:,}" for arm, n in plan.by_arm.items())
+    lines = [
+        f"Test {plan.test.id}: {len(plan.mails):,} of {plan.n_recipients:,} recipients are next.",
+        f"  by arm: {arms}",
+        *(f"  {n:,} {reason}" for reason, n in plan.left_out.items()),
+        f"  caps: {mailing.settings.per_day:,} a day, {mailing.settings.per_mailbox:,} from the mailbox",
+    ]
+    states = mailing.journal.states(mailing.id, plan.test.id)
+    if states.get("sending"):
+        lines.append(f"  {states['sending']:,} unknown: on their way when sending broke off; they are not sent again")
+    if plan.unused:
+        lines.append(f"  columns that nothing reads: {', '.join(plan.unused)}")
+    return "\n".join(lines)
+
+
+def _shown(arm: str, rendered: Rendered, full: bool) -> str:
+    body = rendered.html if full and rendered.html is not None else rendered.text
+    return f"\n--- {arm} ---\nSubject: {rendered.subject}\n\n{(body or '').strip()}\n"
+
+
+def _confirm(n: int, yes: int | None) -> None:
+    """Raise UsageError unless the person, or the script, names the number of recipients."""
+    from autoresearch.core import UsageError
+
+    given = str(yes) if yes is not None else typer.prompt(f"Type the number of recipients to send {n:,} mails")
+    if given.strip() != str(n):
+        raise UsageError(
+            f"{n} mails would go out and {given.strip()!r} was confirmed, so none did.\n"
+            "Look at the plan once more: autoresearch marketing send"
+        )
+
+
+def _result(sent: Sent) -> str:
+    more = {
+        "refused: no such mailbox, or it takes nothing from you": sent.refused,
+        "rejected: the server did not take the text": sent.rejected,
+        "to be tried again by the next send": sent.deferred,
+        "on the suppression list since the plan was made": sent.suppressed,
+    }
+    return "\n".join([f"Sent {sent.sent:,} mails.", *(f"  {n:,} {what}" for what, n in more.items() if n)])
