@@ -52,7 +52,7 @@ def locate(given: Path | None) -> Layout:
 def refuse_ambiguity(cwd: Path) -> None:
     """Raise UsageError when several workspaces lie in `cwd`, so that taking one of them would be a guess."""
     found = [path.parent.name for path in sorted(cwd.glob(f"autoresearch-*/{CONFIG_NAME}"))]
-    if len(found) > 1 and not (cwd / CONFIG_NAME).is_file():
+    if len(found) > 1 and not Layout(cwd).config.is_file():
         raise UsageError(f"There are several workspaces here: {', '.join(found)}.\nName one of them with -w DIR.")
 
 

@@ -32,6 +32,7 @@ from autoresearch.core.adapter import (
     OffersWorkspace,
     Prepares,
     RunContext,
+    WorksInCheckout,
     Workspace,
 )
 from autoresearch.core.artifact import Artifact
@@ -209,7 +210,8 @@ def create_workspace(layout: Layout, adapter: str, options: Mapping[str, str]) -
         raise UsageError(f"{layout.root} is a workspace already.\nRun it: autoresearch run -w {layout.root}")
     created, _ = registry.create_adapter(adapter, options)
     files = dict(created.workspace_files()) if isinstance(created, OffersWorkspace) else {}
-    files[layout.config.name] = config_text(adapter, options)
+    config = layout.config_inside if isinstance(created, WorksInCheckout) else layout.config
+    files[config.relative_to(layout.root).as_posix()] = config_text(adapter, options)
     written = []
     try:
         layout.root.mkdir(parents=True, exist_ok=True)

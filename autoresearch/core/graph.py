@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,13 +26,14 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from autoresearch.core import fingerprints, live, memory, moments
+from autoresearch.core import fingerprints, guards, live, memory, moments
 from autoresearch.core.adapter import (
     Adapter,
     KeepsOutputs,
     LiveAdapter,
     Measurement,
     OffersBrief,
+    OffersGuards,
     OffersKnobs,
     Outcome,
     RunContext,
@@ -45,6 +46,7 @@ from autoresearch.core.decision.early import EarlyRule, watching
 from autoresearch.core.errors import (
     BudgetExhaustedError,
     CandidateError,
+    CheckFailedError,
     EnvironmentNotReadyError,
     InvalidCandidateError,
     NothingLeftToProposeError,
@@ -265,7 +267,7 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
         known = memory.evidence(
             services.adapter.metric, history.experiments, measurements, experiment, history.calibration
         )
-        verdict = services.policy.decide(known)
+        verdict = _guarded(services, services.policy.decide(known), measurements[experiment.id])
     if verdict.decision is Decision.CONTINUE:
         return {
             "route": "observe",
@@ -796,14 +798,26 @@ def _crashed(services: Services, state: State, experiment: Experiment, error: Ca
     _hold(services, services.ledger.update_experiment(experiment.id, log_tail=error.log_tail))
     if isinstance(error, InvalidCandidateError):
         return {"route": "revert", "outcome": Outcome.INVALID.value, "reason": str(error), "verdict": {}}
-    if error.early:
-        return {"route": "revert", "outcome": Outcome.REVERTED.value, "reason": f"early: {error}", "verdict": {}}
+    if error.early or isinstance(error, CheckFailedError):
+        why = "early" if error.early else "check failed"
+        return {"route": "revert", "outcome": Outcome.REVERTED.value, "reason": f"{why}: {error}", "verdict": {}}
     repair = state.get("repair", 0)
     row = _need_proposal(services, state)
     services.ledger.update_proposal(row.id, status="crashed", reason=str(error), log_tail=error.log_tail)
     if repair >= MAX_REPAIRS:
         return {"route": "revert", "outcome": Outcome.CRASHED.value, "reason": str(error), "verdict": {}}
     return {"route": "propose", "attempt": state["attempt"] + 1, "repair": repair + 1}
+
+
+def _guarded(services: Services, verdict: Verdict, rows: Sequence[MeasurementRow]) -> Verdict:
+    """Refuse to keep what makes a guarded number worse than the baseline's by more than it may be."""
+    if not isinstance(services.adapter, OffersGuards):
+        return verdict
+    baseline, candidate = (
+        [row.secondary for row in memory.undisturbed(of) if row.arm == TREATMENT]
+        for of in (services.history.measurements[services.history.experiments[0].id], rows)
+    )
+    return guards.held(verdict, services.adapter.guards, baseline, candidate)
 
 
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:

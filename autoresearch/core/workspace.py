@@ -13,6 +13,7 @@ from autoresearch.core.errors import EnvironmentNotReadyError, UsageError
 
 CONFIG_NAME = "autoresearch.toml"
 PROGRAM_NAME = "program.md"
+RESULTS_NAME = "results.tsv"
 FORMAT = 1
 """Version of the workspace format that this release reads and writes."""
 
@@ -20,6 +21,8 @@ FORMAT = 1
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything of a workspace lies.
+
+    A checkout that an adapter improves in place keeps all of it in `.autoresearch`, configuration and table included.
 
     Attributes:
         root: The workspace's folder.
@@ -30,7 +33,12 @@ class Layout:
     @property
     def config(self) -> Path:
         """`autoresearch.toml`."""
-        return self.root / CONFIG_NAME
+        return self.config_inside if self.config_inside.is_file() else self.root / CONFIG_NAME
+
+    @property
+    def config_inside(self) -> Path:
+        """`autoresearch.toml` where the folder around it is a checkout that is not touched."""
+        return self.state / CONFIG_NAME
 
     @property
     def state(self) -> Path:
@@ -60,7 +68,7 @@ class Layout:
     @property
     def results(self) -> Path:
         """The table in the original's columns."""
-        return self.root / "results.tsv"
+        return self.config.parent / RESULTS_NAME
 
     def experiment(self, run: str, number: int) -> Path:
         """The folder of one experiment of a run."""
@@ -271,7 +279,7 @@ def find_workspace(given: Path | None, *, cwd: Path, adapter: str | None = None)
     """
     if given is not None:
         return Layout(given.resolve())
-    if (cwd / CONFIG_NAME).is_file():
+    if Layout(cwd).config.is_file():
         return Layout(cwd.resolve())
     if adapter is not None:
         return Layout((cwd / f"autoresearch-{adapter}").resolve())
