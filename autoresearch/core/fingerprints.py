@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoresearch.core.adapter import OffersFingerprint, Scope
-from autoresearch.core.artifact import Artifact
+from autoresearch.core.artifact import Artifact, in_scope
 from autoresearch.core.errors import EnvironmentNotReadyError
+from autoresearch.core.workspace import CONFIG_NAME, PROGRAM_NAME, RESULTS_NAME
 
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this before it was hashed may change again within one tick of its time stamp."""
+
+_MAY_CHANGE = frozenset({CONFIG_NAME, PROGRAM_NAME, RESULTS_NAME})
+"""Settings and the word to the proposer are people's to change, and the table is written anew all the time."""
 
 _Stamp = tuple[int, int, int, int, int]
 
@@ -107,14 +111,16 @@ class Watch:
             ) from error
 
     def _names(self) -> list[str]:
-        """Return the read-only files; never our own folder, nor what git keeps."""
+        """Return the read-only files, without what a wide glob matches besides and people or the loop write."""
         names = set()
         for pattern in self.scope.readonly:
             for path in self.root.glob(f"{pattern}/*" if pattern.endswith("**") else pattern):
                 relative = path.relative_to(self.root)
-                if path.is_file() and not {".autoresearch", ".git"}.intersection(relative.parts):
-                    names.add(relative.as_posix())
-        return sorted(names)
+                name = relative.as_posix()
+                if path.is_file() and name not in _MAY_CHANGE and in_scope(name, ("**",)):
+                    names.add(name)
+        # The loop works on copies, so the workspace's own artifact may be edited while a run is at work.
+        return sorted(name for name in names if not in_scope(name, self.scope.editable))
 
 
 def fingerprint_of(adapter: object) -> str:

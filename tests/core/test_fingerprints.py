@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autoresearch.core import EnvironmentNotReadyError
+from autoresearch.core import EnvironmentNotReadyError, Scope
 from autoresearch.core.driver import run
 from autoresearch.core.fingerprints import FileHashes, artifact_in
 from autoresearch.core.ledger import Experiment, Ledger
@@ -111,6 +111,26 @@ def test_a_read_only_file_that_changes_ends_the_run_and_is_named(tmp_path: Path)
     rules.write_text("Smaller is better.")
     go(root, [], adapter, experiments=1)
     assert [row.outcome for row in rows(root)] == ["kept", "kept"]
+
+
+def test_what_people_and_the_loop_write_may_change_whatever_the_scope_says(tmp_path: Path) -> None:
+    """With a glob for everything: the table, the word to the proposer, settings and the workspace's own artifact."""
+
+    class Wide(SquareAdapter):
+        @property
+        def scope(self) -> Scope:
+            return Scope(("number.txt",), ("*", "**/*"))
+
+    root, adapter = make_workspace(tmp_path / "w"), Wide()
+
+    def edit() -> None:
+        for name in ("number.txt", "program.md"):
+            (root / name).write_text("7")
+
+    adapter.fault = once("2", edit)
+    go(root, ["2", "1"], adapter, experiments=2)
+    assert [row.outcome for row in rows(root)] == ["kept", "kept", "kept"]
+    assert list(rows(root)[0].fingerprints["readonly_files"]) == ["rules.md"]
 
 
 def test_a_candidate_whose_files_change_while_it_is_measured_is_invalid(tmp_path: Path) -> None:
