@@ -65,6 +65,7 @@ class MarketingAdapter:
         self._options = options
         self._campaign: Campaign | None = None
         self._source: Source | None = None
+        self._brief: str | None = None
 
     @property
     def metric(self) -> Metric:
@@ -148,10 +149,15 @@ class MarketingAdapter:
             self._source.close()
 
     def brief(self) -> str:
-        """What the language model is told of the campaign, and of what resonated so far."""
-        from autoresearch.adapters.marketing.brief import brief
+        """What the language model is told of the campaign, and of what resonated before this session."""
+        if self._brief is None:
+            from autoresearch.adapters.marketing.brief import brief
+            from autoresearch.adapters.marketing.resonance import prompt_of
 
-        return brief(self.campaign)
+            # Fitted once: a prompt that stays the same byte for byte is paid for once.
+            resonated = prompt_of(self.campaign.folder)
+            self._brief = "\n\n".join(part for part in (brief(self.campaign), resonated) if part)
+        return self._brief
 
     def knobs(self, artifact: Artifact) -> Sequence[Knob]:
         """A knob for every slot that lists options."""
@@ -213,7 +219,22 @@ class MarketingAdapter:
 
     def finish(self, experiment_id: str, outcome: Outcome) -> None:
         """End the test; a kept copy is what everybody sees."""
+        if outcome in (Outcome.KEPT, Outcome.REVERTED, Outcome.INCONCLUSIVE):
+            self._remember(experiment_id)
         self.source.finish(experiment_id, kept=outcome is Outcome.KEPT)
+
+    def _remember(self, experiment_id: str) -> None:
+        """Write the test down for the map; people made up, of the past, or chosen by somebody's tool stay out of it."""
+        from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, remember
+
+        records = self._records(experiment_id)
+        registered, looks = records.registered(), records.looks()
+        if registered is None or not looks or self.source.label or self.metric.kind is not MetricKind.PROPORTION:
+            return
+        texts = registered["plan"]["texts"]
+        arms = tuple(PastArm(texts[arm.arm], arm.n, arm.total) for arm in looks[-1].arms)
+        state = self.campaign.folder / ".autoresearch" / "marketing"
+        remember(state, PastTest(experiment_id, registered["began"], arms))
 
     def _invalid(self, seen: Seen) -> str | None:
         units = sum(seen.exposed.values())
@@ -271,6 +292,10 @@ class MarketingAdapter:
             "source": campaign.traffic.source,
             "control": Artifact.read(experiment.control, (COPY_NAME,)).fingerprint,
             "treatment": Artifact.read(experiment.treatment, (COPY_NAME,)).fingerprint,
+            "texts": {
+                "control": dict(wording.Copy.load(experiment.control).slots),
+                "treatment": dict(wording.Copy.load(experiment.treatment).slots),
+            },
         }
 
 

@@ -370,6 +370,16 @@ def tests_of(folder: Path, *, archive: bool = True) -> tuple[PastTest, ...]:
     return (*from_archive(headline_tests(read_archive(state / ARCHIVE_NAME))), *own)
 
 
+def prompt_of(folder: Path) -> str:
+    """Return what the proposer should know of a campaign's map; empty while there are too few tests for one.
+
+    Raises:
+        UsageError: If what is stored is damaged.
+    """
+    tests = tests_of(folder)
+    return make_map(tests).for_prompt() if len(tests) >= _LEAST_TESTS else ""
+
+
 def make_map(tests: Iterable[PastTest], tagger: Tagger = tag, tagged_by: str = "rules") -> ResonanceMap:
     """Fit the map.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoresearch.adapters.marketing.adapter import MarketingAdapter, Records, create_adapter
+from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, recall, remember
 from autoresearch.adapters.marketing.sources import Seen
 from autoresearch.adapters.marketing.starter import workspace_files
 from autoresearch.adapters.marketing.wording import set_slots
@@ -273,3 +274,46 @@ def test_made_up_people_walk_through_the_real_server(campaign: Path) -> None:
     people = sum(look.n for look in looks if look.look == looks[-1].look)
     days = looks[-1].look  # maturity: the last day is not counted yet
     assert people == pytest.approx(300 * days * 0.95, rel=0.2), "a person counts once, a robot never, the holdout apart"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "label", "known"),
+    [
+        (Outcome.KEPT, "", 1),
+        (Outcome.REVERTED, "", 1),
+        (Outcome.INCONCLUSIVE, "", 1),
+        (Outcome.INVALID, "", 0),
+        (Outcome.KEPT, "simulated", 0),
+        (Outcome.KEPT, "not randomised", 0),
+    ],
+)
+def test_sound_tests_on_real_people_go_on_the_map(
+    adapter: MarketingAdapter, outcome: Outcome, label: str, known: int
+) -> None:
+    """A finished test is remembered with its texts and last totals; made-up people and broken tests are not."""
+    begin(adapter, [seen(1), seen(2)]).label = label
+    adapter.finish("t", outcome)
+    adapter.finish("t", outcome)
+    past = recall(adapter.campaign.folder / ".autoresearch" / "marketing")
+    assert len(past) == known
+    for test in past:
+        assert [(arm.slots["cta"], arm.n, arm.conversions) for arm in test.arms] == [
+            ("Start the free trial", 2000, 100),
+            ("Plan my first week", 2000, 120),
+        ]
+
+
+def test_the_brief_tells_what_resonated(campaign: Path) -> None:
+    """With three finished tests the language model is told what they showed; the brief stays the same all session."""
+    state = campaign / ".autoresearch" / "marketing"
+    first = create_adapter({})
+    first.prepare(Workspace(campaign))
+    bare = first.brief()
+    for number in range(3):
+        texts = ({"headline": f"Plan it {number}"}, {"headline": f"Why wait {number}?"})
+        remember(state, PastTest(f"r/{number}", "2026-01-05", tuple(PastArm(slots, 1000, 50) for slots in texts)))
+    assert first.brief() == bare
+    later = create_adapter({})
+    later.prepare(Workspace(campaign))
+    assert later.brief().startswith(bare)
+    assert "What resonated in 3 finished tests" in later.brief()
