@@ -132,7 +132,7 @@ class BayesPolicy:
         drop_below: Revert when it is under this.
         max_looks: Runs of a candidate after which the sign of the expected gain decides; runs of the incumbent beside
             it do not count.
-        drifting: Whether the machine may move; without, the incumbent is never measured again.
+        drifting: Whether the machine may move; without, the incumbent is not checked for it.
 
     The noise must be known (`Evidence.noise`): the loop measures the baseline more than once before the first candidate
     where the adapter states none. A few degrees of freedom widen it, see `noise.plug_in_sd`.

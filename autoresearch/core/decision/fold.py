@@ -75,6 +75,8 @@ STEP = Spread((0.0, 0.003, 0.03, 0.3), (0.7, 0.24, 0.05, 0.01))
 GAP = Spread((0.0, 0.3, 3.0, 30.0), (0.5, 0.35, 0.13, 0.02))
 """From one block to the next: another day, perhaps another machine beside it."""
 
+_NEVER = 10**9
+
 STILL = Spread((0.0,), (1.0,))
 """A machine that never moves."""
 
@@ -109,6 +111,8 @@ class Standing:
 
     def due(self, block: int) -> bool:
         """Whether the incumbent should be measured again in the next experiment if the occasion offers."""
+        if self.check_after == _NEVER:
+            return False
         return block != self.checked_block or self.since_check + 1 >= self.check_after
 
 
@@ -206,7 +210,6 @@ class Fold:
 
 _GRID = START_PRIOR.grid
 _MOMENTS = np.stack([np.ones_like(_GRID), _GRID, _GRID**2])
-_NEVER = 10**9
 
 
 class FoldCache:

@@ -86,7 +86,7 @@ def test_a_jump_is_believed_once_it_is_seen() -> None:
 def test_a_machine_that_does_not_move_is_never_due() -> None:
     """Without drift nothing is checked and nothing is added."""
     still = FoldCache().fold((*QUIET, *QUIET[1:]), SCALE, drifting=False)
-    assert not still.due(0) and still.moved(0) == 0.0
+    assert not still.due(0) and not still.due(1) and still.moved(1) == 0.0
 
 
 def test_an_experiment_without_measurements_is_no_experiment() -> None:
