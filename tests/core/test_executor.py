@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -292,6 +294,35 @@ def test_other_children_of_the_runner_are_spared(tmp_path: Path):
     finally:
         other.kill()
         other.wait()
+
+
+def test_process_that_the_runner_started_meanwhile_is_spared(tmp_path: Path):
+    """What the runner starts by itself while a command runs is no orphan of the command."""
+    others = []
+
+    def start_another(message):
+        others.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+
+    try:
+        run(tmp_path, "from autoresearch.core.executor import send_message; send_message({})", on_message=start_another)
+        assert others[0].poll() is None
+    finally:
+        others[0].kill()
+        others[0].wait()
+
+
+def test_commands_side_by_side_are_spared(tmp_path: Path):
+    """A command that ends takes no other command with it that runs in another thread."""
+    started = threading.Event()
+    (tmp_path / "long").mkdir()
+    code = "import time; from autoresearch.core.executor import send_message; send_message({}); time.sleep(1.5)"
+    with ThreadPoolExecutor() as pool:
+        long = pool.submit(run, tmp_path / "long", code, on_message=lambda message: started.set())
+        assert started.wait(20)
+        run(tmp_path, "pass")
+        assert not long.done()
+        run(tmp_path, DAEMON)
+        assert long.result().ending == "ended with exit code 0"
 
 
 def test_no_descriptor_leaks(tmp_path: Path):

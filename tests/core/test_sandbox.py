@@ -894,6 +894,19 @@ def test_search_path_shows_packages_only(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(path.name for path in sandbox._importable(tmp_path)) == ["module.py", "package"]
 
 
+def test_folder_of_the_own_script_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where the runner's script lies is none of the command's business, unless PYTHONPATH names it."""
+    for name in ("scripts", "packages"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "scripts" / "mine.py"), raising=False)
+    monkeypatch.setattr(
+        sys, "path", [str(tmp_path / "scripts"), str(tmp_path / "packages"), "/no/such/folder", sys.prefix]
+    )
+    assert sandbox.search_path.__wrapped__() == (tmp_path / "packages",)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "scripts"))
+    assert sandbox.search_path.__wrapped__() == (tmp_path / "scripts", tmp_path / "packages")
+
+
 def test_workspace_in_the_pythons_own_folder(strong: Level, tmp_path: Path):
     """Where a virtual environment was made in the workspace itself, its libraries are shown and the rest is not."""
     venv.create(tmp_path, symlinks=True)
