@@ -451,6 +451,13 @@ with torch.no_grad():
         slow=True,
     ),
     Attack(
+        "trains outside of its clock",
+        trainer(top='if __name__ == "__main__":\n    while time.process_time() < 13.0: torch.randn(99, 99).exp()'),
+        INVALID,
+        says="of processor time",
+        slow=True,
+    ),
+    Attack(
         "says that the machine is at fault",
         trainer(
             top="from autoresearch.core.errors import EnvironmentNotReadyError",

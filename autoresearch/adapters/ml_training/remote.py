@@ -27,6 +27,7 @@ from autoresearch.adapters.ml_training.task import (
     ANSWERS,
     END,
     FRESH,
+    LONGEST_REASON,
     REQUEST_HEADER,
     REQUESTS,
     TRAINED,
@@ -157,7 +158,7 @@ class RemoteModel:
             os.close(self._ending)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
-        kind, reason = message.get("kind"), str(message.get("reason"))
+        kind, reason = message.get("kind"), str(message.get("reason"))[:LONGEST_REASON]
         if kind in ("crashed", "invalid"):
             self._complaint = CandidateError(reason) if kind == "crashed" else InvalidCandidateError(reason)
         elif kind == "built" and self._about is None:

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import psutil
 
 from autoresearch.adapters.ml_training import devices
-from autoresearch.adapters.ml_training.budget import WARMUP_CEILING_SECONDS, Load, LoadJudge, LoadSample
+from autoresearch.adapters.ml_training.budget import (
+    OVERRUN_SECONDS,
+    OVERRUN_SHARE,
+    WARMUP_CEILING_SECONDS,
+    Load,
+    LoadJudge,
+    LoadSample,
+)
 from autoresearch.adapters.ml_training.presets import Preset
-from autoresearch.adapters.ml_training.task import WEIGHTS, EvaluateTask, TrainTask, write_task
+from autoresearch.adapters.ml_training.task import LONGEST_REASON, WEIGHTS, EvaluateTask, TrainTask, write_task
 from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunContext, Split
 from autoresearch.core.adapter import never_hopeless
 from autoresearch.core.errors import InvalidCandidateError
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
 
 STARTING_SECONDS: Final = 120.0
 """Allowed for importing torch and loading data from a cold disk."""
+BESIDE_TRAINING_SECONDS: Final = 10.0
+"""Processor time that a CPU training may use beside its budget; importing torch and saving weights took 3 to 4 s."""
 WALL_FACTOR: Final = 10.0
 """Wall-clock ceiling of a CPU budget, as a multiple of it: a training that gets a tenth of a processor still ends."""
 EVALUATE_SECONDS: Final = 900.0
@@ -141,10 +150,29 @@ def train(plan: Plan, train_py: Path, output: Path, run: RunContext, load_judge:
     limits = _training_limits(plan, min(DISK_MB, shutil.disk_usage(run.scratch).free / 2**20 / 2))
     finished = _run_module("train_process", path, plan, run, limits, watch.receive, level, confinement)
     if "not_ready" in watch.faults:
-        _look_into(str(watch.faults["not_ready"].get("reason")), plan, run)
+        _look_into(str(watch.faults["not_ready"].get("reason"))[:LONGEST_REASON], plan, run)
     _demand_success(finished, run.log, watch, plan)
+    _demand_budget(finished, plan)
     _take_weights(task.output / WEIGHTS, output / WEIGHTS)
     return Trained(watch.counts, tuple(watch.curve), watch.load(), finished.cpu_seconds)
+
+
+def _demand_budget(finished: Finished, plan: Plan) -> None:
+    """Refuse a training that worked outside of its clock, before the session or past the end that it reported.
+
+    The clock runs in the candidate's process, which may do with it what it likes; the system's account is out of its
+    reach. On a budget of wall-clock seconds, whose warm-up has no bound but a generous one, this cannot be told.
+
+    Raises:
+        InvalidCandidateError: If it used more processor time than its budget and a start can take.
+    """
+    allowed = plan.budget_seconds + max(OVERRUN_SHARE * plan.budget_seconds, OVERRUN_SECONDS) + BESIDE_TRAINING_SECONDS
+    if plan.preset.clock == "cpu" and finished.cpu_seconds > allowed:
+        raise InvalidCandidateError(
+            f"train.py used {finished.cpu_seconds:.1f} s of processor time, and a budget of {plan.budget_seconds:g} s "
+            f"leaves {BESIDE_TRAINING_SECONDS:g} s for starting and saving. Train between open_session and finish, in "
+            "one process, and build the model in little time."
+        )
 
 
 def _empty_folder(folder: Path) -> Path:
@@ -382,7 +410,8 @@ def _raise_reported(messages: Mapping[str, Mapping[str, Any]], log_tail: str) ->
         raise EnvironmentNotReadyError(str(messages["not_ready"].get("reason")))
     for kind, error in (("given_up", CandidateError), ("invalid", InvalidCandidateError), ("crashed", CandidateError)):
         if kind in messages:
-            raise error(str(messages[kind].get("reason")), log_tail=log_tail, early=kind == "given_up")
+            reason = str(messages[kind].get("reason"))[:LONGEST_REASON]
+            raise error(reason, log_tail=log_tail, early=kind == "given_up")
 
 
 def _run_module(

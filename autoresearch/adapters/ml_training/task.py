@@ -18,6 +18,9 @@ REQUEST_HEADER = "<BII"
 END, TRAINED, FRESH = range(3)
 """Kinds of questions: no more; what does the trained model say; what does it say before its weights are loaded."""
 
+LONGEST_REASON = 1000
+"""Letters that are taken of a reason: a candidate's process may write any, and they reach ledger and proposer."""
+
 ClockKind = Literal["cpu", "wall"]
 
 

@@ -14,6 +14,7 @@ from autoresearch.adapters.ml_training.runner import (
     Plan,
     Scored,
     Trained,
+    _demand_budget,
     _demand_success,
     _look_into,
     _training_limits,
@@ -21,7 +22,7 @@ from autoresearch.adapters.ml_training.runner import (
     secondary,
     train,
 )
-from autoresearch.core import CandidateError, EnvironmentNotReadyError, RunContext, Split
+from autoresearch.core import CandidateError, EnvironmentNotReadyError, InvalidCandidateError, RunContext, Split
 from autoresearch.core.executor import Finished
 
 
@@ -118,6 +119,22 @@ def test_a_run_into_the_ceiling_on_a_busy_machine_is_not_booked_on_the_candidate
     with pytest.raises(CandidateError, match="memory"):
         stopped = "It used 9000 MiB of memory; its limit is 800 MiB."
         _demand_success(ended(-9, stopped, cpu_seconds=0.1, seconds=9.0), tmp_path / "log", watch, plan)
+
+
+def test_a_training_outside_of_its_clock_is_invalid(plan: Plan) -> None:
+    """The clock is in the candidate's process, but the system counts as well; a GPU's processor tells nothing."""
+    twenty = replace(plan, budget_seconds=20.0)
+    _demand_budget(ended(cpu_seconds=26.0), twenty)
+    with pytest.raises(InvalidCandidateError, match=r"used 45\.0 s of processor time, and a budget of 20 s"):
+        _demand_budget(ended(cpu_seconds=45.0), twenty)
+    _demand_budget(ended(cpu_seconds=45.0), replace(twenty, preset=PRESETS["h100"]))
+
+
+def test_a_reason_is_cut_to_a_bearable_length(plan: Plan, tmp_path: Path) -> None:
+    """The candidate's process writes it, and the ledger and the proposer get it."""
+    with pytest.raises(CandidateError) as caught:
+        _demand_success(ended(1), tmp_path / "log", watch_of({"kind": "crashed", "reason": "x" * 99_999}), plan)
+    assert len(str(caught.value)) == 1000
 
 
 def test_a_fault_of_the_machine_is_believed_only_where_one_is_found(
