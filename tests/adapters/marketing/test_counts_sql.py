@@ -182,6 +182,14 @@ def test_postgres_is_only_read(postgres: int) -> None:
     assert len(read_sql(url, BY_DAY, parameters={"since": "2026-01-01"}, environment=environment).rows) == 3
 
 
+def test_an_error_that_repeats_the_password_is_shown_without_it(postgres: int) -> None:
+    """Even where the server's own words hold the password, ours do not."""
+    url, environment = f"postgresql://postgres@127.0.0.1:{postgres}/postgres", {PASSWORD_VARIABLE: SECRET}
+    with pytest.raises(UsageError, match=r"invalid input syntax.*\*\*\*") as caught:
+        read_sql(url, "SELECT CAST(CAST(:x AS text) AS integer)", parameters={"x": SECRET}, environment=environment)
+    assert SECRET not in str(caught.value)
+
+
 def test_postgres_refuses_a_wrong_password_without_showing_it(postgres: int) -> None:
     """A wrong password is the machine's fault, named without the password; so is a server that is not there."""
     wrong = "swordfish-41"

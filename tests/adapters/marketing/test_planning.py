@@ -58,6 +58,8 @@ def test_whole_weeks_and_maturity_lengthen_tests() -> None:
 def test_thirty_six_thousand_tests_take_other_traffic(usual: Plan) -> None:
     """At a hundred tests a day the plan's own traffic finds giants only; more traffic in proportion finds the same."""
     assert usual.pace_weekly > 100 * 10_000
+    tests_a_week = 36_500 * 7 / 365
+    assert usual.pace_weekly * 0.95 / 2 / tests_a_week == pytest.approx(0.82 * 7663, rel=0.15)  # units per arm
     assert usual.pace_lift is not None
     assert usual.pace_lift > 1.0
     enough = make_plan(Setting(round(usual.pace_weekly), 0.05, 0.2))

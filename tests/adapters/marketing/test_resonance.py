@@ -211,6 +211,16 @@ def test_opinions_are_scored() -> None:
     assert tossed.low < 0.0 < tossed.high
 
 
+def test_tests_with_more_arms_weigh_more() -> None:
+    """A pair in the right order and four arms in the wrong one have the correlation (1 - 3) / 4."""
+    pair, four = (
+        PastTest(str(count), "x", tuple(PastArm({}, 100, 10 + rank) for rank in range(count))) for count in (2, 4)
+    )
+    found = score_opinion([pair, four], [[1.0, 2.0], [4.0, 3.0, 2.0, 1.0]])
+    assert found.rho == pytest.approx(-0.5)
+    assert found.concordance == pytest.approx(1 / 7)
+
+
 def test_the_interval_of_an_opinion_covers() -> None:
     """Of 200 coins, the 90 % interval of about 180 holds 0."""
     tests, coin = simulated(30, effects={}, spread=0.3), random.Random(5)
