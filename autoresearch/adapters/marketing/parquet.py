@@ -6,6 +6,8 @@
     arm     TINYINT   position of the arm; 0 for conversions
     value   DOUBLE    worth of a conversion
 
+Rows are sorted by visitor and time.
+
 Its totals follow from the same definition as `counting`, written a second time in another language: a test holds the
 two against each other.
 """
@@ -51,6 +53,8 @@ def write_parquet(folder: Path, subject: int, goal: str, path: Path, *, marks: M
     # Conversions of people who never saw the test are nobody's business here.
     seen = np.unique(rows["unit"][rows["kind"] == events.EXPOSURE])
     rows = rows[np.isin(rows["unit"], seen)]
+    # One visitor's events lie together: grouping by visitor then takes half the time, and stays near the memory.
+    rows = rows[np.lexsort((rows["time"], rows["unit"]))]
     columns = {
         "unit": np.searchsorted(seen, rows["unit"]).astype(np.int32),
         "time": rows["time"].astype(np.int64),
