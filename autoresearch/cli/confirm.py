@@ -51,7 +51,9 @@ def confirm(
             bench_at(place.layout, place.ledger, place.run, reporter) as bench,
         ):
             count = core.measurements_needed(bench, seeds)
-            reporter.say(f"Confirming run {place.run.id}: {count} measurements on the holdout to take.")
+            reporter.say(
+                f"Confirming run {place.run.id}: {count} measurements {_place(bench.claim_split.value)} to take."
+            )
             found = core.confirm(bench, seeds=seeds, declared=claims)
         if json:
             typer.echo(as_json(confirmation_as_json(found)))
@@ -77,6 +79,7 @@ def confirmation_as_json(found: Confirmation) -> dict[str, Any]:
         "confirmed_gain": found.confirmed,
         "share_confirmed": share_confirmed(found.believed, found.confirmed),
         "complete": found.complete,
+        "split": found.split,
         "claims": [_claim_as_json(item) for item in found.claims],
     }
 
@@ -97,13 +100,13 @@ def _claim_as_json(item: Judged) -> dict[str, Any]:
 
 def confirmation_text(found: Confirmation, status: RunStatus, metric: Metric, where: str) -> str:
     """Return what a confirmation found, for people; the first line is the one that every report begins with."""
-    unit = clean(metric.unit)
+    unit, holdout = clean(metric.unit), found.split == "holdout"
     lines = [headline(status, metric), ""]
-    lines += [f"{_sentence(item, unit)}" for item in found.claims]
+    lines += [f"{_sentence(item, unit, found.split)}" for item in found.claims]
     lines += ["", _claims_table(found).rstrip("\n"), ""]
     lines.append(
-        f"Effects in {unit or 'the metric'}, positive is better. {found.arms} arms, {found.seeds} fresh seeds each, on "
-        f"the holdout, which this run has opened {found.openings} times."
+        f"Effects in {unit or 'the metric'}, positive is better. {found.arms} arms, {found.seeds} fresh seeds each, "
+        + (f"on the holdout, which this run has opened {found.openings} times." if holdout else _NO_HOLDOUT)
     )
     if found.sd is not None:
         lines.append(
@@ -122,12 +125,22 @@ def confirmation_text(found: Confirmation, status: RunStatus, metric: Metric, wh
     return "\n".join(lines) + "\n"
 
 
+_NO_HOLDOUT = (
+    "on what keep decisions saw: the adapter has no holdout. The luck of the runs that decided is out of it; whether "
+    "the gain holds on other data is not shown."
+)
+
+
+def _place(split: str) -> str:
+    return "on the holdout" if split == "holdout" else "once more on the same data"
+
+
 def _subject(item: Judged) -> str:
     number = item.claim.number
     return f"the incumbent (experiment {number})" if item.claim.subject == "incumbent" else f"experiment {number}"
 
 
-def _sentence(item: Judged, unit: str) -> str:
+def _sentence(item: Judged, unit: str, split: str) -> str:
     """Return one plain sentence about a claim."""
     claim, what = item.claim, _subject(item)
     than = "the baseline" if claim.subject == "incumbent" else "its parent"
@@ -136,12 +149,13 @@ def _sentence(item: Judged, unit: str) -> str:
     if claim.outcome == "open" or claim.e_value is None:
         return f"Open: {what} is not measured often enough yet."
     if claim.outcome == "confirmed":
-        return f"Confirmed: {what} is better than {than} by {effect(claim.shrunk)} {unit}".rstrip() + "."
+        word = "Confirmed" if split == "holdout" else "Re-measured"
+        return f"{word}: {what} is better than {than} by {effect(claim.shrunk)} {unit}".rstrip() + "."
     start = f"Not confirmed: that {what} is better than {than}"
     if claim.share == 0:
         return f"{start}; no error rate is left for it."
     if claim.raw is not None and claim.raw <= 0:
-        return f"{start}; on the holdout it is not."
+        return f"{start}; {_place(split)} it is not."
     if item.seeds_needed is None:
         return f"{start}; if the difference is what it seems, no affordable number of seeds would show it."
     return f"{start}; if the difference is what it seems, {item.seeds_needed} seeds an arm would show it."

@@ -18,11 +18,13 @@ def headline(status: RunStatus, metric: Metric) -> str:
     """Return believed gain beside confirmed gain: the line that every report of ours begins with."""
     from autoresearch.core.readmodel import share_confirmed
 
-    confirmed = "not confirmed" if status.confirmed_gain is None else _gain(status.confirmed_gain, metric)
+    again = status.confirmed_on == "search"  # no data that keep decisions never saw
+    nothing = "not shown by measuring again" if again else "not confirmed"
+    confirmed = nothing if status.confirmed_gain is None else _gain(status.confirmed_gain, metric)
     share = share_confirmed(status.believed_gain, status.confirmed_gain)
     if share is not None:
         confirmed += f" ({share:.0%} of what is believed)"
-    return f"{_believed(status, metric)} | confirmed gain: {confirmed}"
+    return f"{_believed(status, metric)} | {'re-measured' if again else 'confirmed'} gain: {confirmed}"
 
 
 def _live_headline(status: RunStatus, metric: Metric) -> str:

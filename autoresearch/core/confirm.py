@@ -3,6 +3,9 @@
 Claims are written down first, each with its share of the error rate and the effect to look for; then the holdout is
 opened. A confirmation that is killed goes on where it was; one with more seeds adds to what is there, and may, because
 e-values allow looking again. A claim that was confirmed once stays confirmed.
+
+Where an adapter has no holdout, the same is done with fresh seeds on what keep decisions saw, and said so: such a gain
+is re-measured. It is free of the luck of the runs that decided, not of having been fitted to the one data set.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ class Confirmation:
         confirmed: The shrunk gain of the incumbent where its claim is confirmed, else None.
         claims: Every claim of the run, in the order of testing.
         complete: False where it was stopped before all was measured.
+        split: Where it was measured: `holdout`, or `search` where the adapter has no holdout.
     """
 
     run: str
@@ -77,12 +81,13 @@ class Confirmation:
     confirmed: float | None
     claims: tuple[Judged, ...]
     complete: bool
+    split: str
 
 
 def measurements_needed(bench: Bench, seeds: int) -> int:
     """Return how many measurements a confirmation would still take."""
     arms = _arms(bench, kept_steps(bench.history().experiments))
-    known = bench.known(Split.HOLDOUT)
+    known = bench.known(bench.claim_split)
     return sum((commit, seed) not in known for commit, seed in rounds(arms, _seeds(bench, seeds)))
 
 
@@ -95,11 +100,10 @@ def confirm(bench: Bench, *, seeds: int = SEEDS, declared: int | None = None) ->
         declared: Number of claims that half of the error rate is spread over; fixed when the first steps are claimed.
 
     Raises:
-        UsageError: If nothing was kept, the adapter has no holdout, or the request contradicts an earlier one.
+        UsageError: If nothing was kept, or the request contradicts an earlier one.
         EnvironmentNotReadyError: If the machine is at fault; what was measured stays.
     """
     kept = refuse(bench.ledger, bench.run, seeds, declared)
-    bench.demand(Split.HOLDOUT)
     history = bench.history()
     believed = history.belief(bench.policy, bench.metric)
     _write_claims(bench, history, kept, believed, declared)
@@ -120,6 +124,7 @@ def confirm(bench: Bench, *, seeds: int = SEEDS, declared: int | None = None) ->
         confirmed=confirmed_gain([item.claim for item in judged], kept[-1]),
         claims=judged,
         complete=complete,
+        split=bench.claim_split.value,
     )
 
 
@@ -236,7 +241,7 @@ def _measure(bench: Bench, arms: Sequence[str], seeds: int) -> tuple[bool, dict[
         if commit in failed:
             continue
         try:
-            bench.value(Split.HOLDOUT, commit, seed, bench.counted(index, len(todo)))
+            bench.value(bench.claim_split, commit, seed, bench.counted(index, len(todo)))
         except ArmFailedError as error:
             failed[commit] = str(error)
     return True, failed
@@ -248,7 +253,7 @@ def _panel(bench: Bench, arms: Sequence[str], seeds: int) -> tuple[Panel | None,
 
     from autoresearch.core.decision.claims import Panel
 
-    known, sign = bench.known(Split.HOLDOUT), bench.metric.direction.sign
+    known, sign = bench.known(bench.claim_split), bench.metric.direction.sign
     common = [seed for seed in _seeds(bench, seeds) if all((arm, seed) in known for arm in arms)]
     if len(arms) < 2 or len(common) < 2:
         return None, list(arms)

@@ -32,6 +32,7 @@ from autoresearch.core.adapter import (
     OffersWorkspace,
     Prepares,
     RunContext,
+    Split,
     WorksInCheckout,
     Workspace,
 )
@@ -569,8 +570,9 @@ class _Driver:
         if refusal is not None:
             self.reporter.say(f"Not confirmed: {refusal}. Do it with autoresearch confirm.")
             return
+        where = "on the holdout" if bench.claim_split is Split.HOLDOUT else "with fresh seeds"
         self.reporter.say(
-            f"Confirming: {count} measurements on the holdout, about {count * self._measure_seconds() / 60:.1f} min. "
+            f"Confirming: {count} measurements {where}, about {count * self._measure_seconds() / 60:.1f} min. "
             "Ctrl-C ends this, and what was measured stays."
         )
         try:

@@ -92,9 +92,18 @@ class Bench:
             )
         return history
 
+    @property
+    def claim_split(self) -> Split:
+        """Where claims are measured: on the holdout, or, where there is none, anew on what keep decisions saw."""
+        return Split.HOLDOUT if Split.HOLDOUT in self._splits else Split.SEARCH
+
+    @property
+    def _splits(self) -> frozenset[Split]:
+        return self.adapter.splits if isinstance(self.adapter, OffersSplits) else frozenset(Split)
+
     def demand(self, split: Split) -> None:
         """Raise UsageError where the adapter has no such split."""
-        if isinstance(self.adapter, OffersSplits) and split not in self.adapter.splits:
+        if split not in self._splits:
             raise UsageError(
                 f"The adapter {self.run.adapter} has no {split.value} split: it has no data that keep decisions never "
                 "saw.\nA claim needs such data; give the adapter some, or measure again with autoresearch calibrate."

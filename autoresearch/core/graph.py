@@ -262,12 +262,9 @@ def decide(state: State, runtime: Runtime[Services]) -> State:
         wanted = baseline_runs(services.settings, services.adapter.metric.noise)
         verdict = Verdict(Decision.KEEP if look + 1 >= wanted else Decision.CONTINUE, f"measured {look + 1} times")
     else:
-        history = services.history
-        measurements = {**history.measurements, experiment.id: services.ledger.measurements(experiment.id)}
-        known = memory.evidence(
-            services.adapter.metric, history.experiments, measurements, experiment, history.calibration
-        )
-        verdict = _guarded(services, services.policy.decide(known), measurements[experiment.id])
+        rows = services.ledger.measurements(experiment.id)
+        known = services.history.evidence(services.adapter.metric, experiment, rows)
+        verdict = _guarded(services, services.policy.decide(known), rows)
     if verdict.decision is Decision.CONTINUE:
         return {
             "route": "observe",

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autoresearch.core import memory
+from autoresearch.core.adapter import Split
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy, policy_names
 from autoresearch.core.history import History
@@ -34,8 +35,8 @@ class RunStatus:
         baseline: Mean value of the baseline; None before it is measured.
         incumbent: What the policy believes the incumbent's value to be.
         believed_gain: What the policy believes was gained, in the metric's unit, positive where better.
-        confirmed_gain: What fresh measurements on the holdout confirmed of the incumbent's gain; None where it is not
-            confirmed.
+        confirmed_gain: What fresh measurements confirmed of the incumbent's gain; None where it is not confirmed.
+        confirmed_on: Where they were taken: `holdout`, or `search` where the adapter has no holdout; None without any.
         usd: Dollars for proposals.
         seconds: Wall-clock seconds of all experiments.
     """
@@ -54,6 +55,7 @@ class RunStatus:
     incumbent: float | None
     believed_gain: float | None
     confirmed_gain: float | None
+    confirmed_on: str | None
     usd: float
     seconds: float
 
@@ -75,6 +77,13 @@ def share_confirmed(believed: float | None, confirmed: float | None) -> float | 
     return confirmed / believed if believed and believed > 0 and confirmed is not None else None
 
 
+def _claimed_on(ledger: Ledger, run_id: str, claims: Sequence[Claim]) -> str | None:
+    """Return the split on which a run's claims were measured; an adapter with a holdout uses no other."""
+    if ledger.fresh(run_id, Split.HOLDOUT.value):
+        return "holdout"
+    return "search" if any(claim.outcome != "open" for claim in claims) else None
+
+
 def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = None) -> RunStatus:
     """Return a run in figures.
 
@@ -90,6 +99,7 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
     metric = memory.metric_from_json(run.metric)
     if policy is None and run.policy in policy_names():
         policy = create_policy(run.policy, run.policy_parameters)
+    claims = ledger.claims(run.id)
     believed = History(ledger, run.id).refresh().belief(policy, metric)
     return RunStatus(
         run=run.id,
@@ -105,7 +115,8 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
         baseline=believed.baseline,
         incumbent=believed.value,
         believed_gain=believed.gain,
-        confirmed_gain=confirmed_gain(ledger.claims(run.id), memory.incumbent_of(experiments)),
+        confirmed_gain=confirmed_gain(claims, memory.incumbent_of(experiments)),
+        confirmed_on=_claimed_on(ledger, run.id, claims),
         usd=totals.usd,
         seconds=totals.seconds,
     )

@@ -16,7 +16,7 @@ from tests.cli.filling import make_workspace, work
 
 CONFIRM_KEYS = [
     "run", "seeds", "arms", "measured", "openings", "sd", "spread", "believed_gain", "confirmed_gain",
-    "share_confirmed", "complete", "claims",
+    "share_confirmed", "complete", "split", "claims",
 ]  # fmt: skip
 CLAIM_KEYS = [
     "subject", "number", "commit", "against", "outcome", "reason", "seeds", "raw", "shrunk", "low", "high", "e_value",

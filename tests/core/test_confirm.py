@@ -15,7 +15,7 @@ from autoresearch.core import CandidateError, EnvironmentNotReadyError, Measurem
 from autoresearch.core import lock as locks
 from autoresearch.core.confirm import Confirmation, confirm, measurements_needed
 from autoresearch.core.driver import RunResult, run
-from autoresearch.core.fresh import Bench, bench_at, rounds
+from autoresearch.core.fresh import CONFIRM_SEED, Bench, bench_at, rounds
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.readmodel import status_of
 from autoresearch.core.workspace import Layout
@@ -186,14 +186,20 @@ def test_a_step_that_crashes_is_not_claimed(root: Path, adapter: Watched) -> Non
     assert Counter(text for text, _, _ in adapter.asked)["2"] == 1
 
 
-def test_an_adapter_without_holdout_is_refused(root: Path) -> None:
-    """Nothing can be claimed without data that no decision saw."""
+def test_without_a_holdout_the_gain_is_remeasured(root: Path) -> None:
+    """Fresh seeds on what decisions saw are called by their name, and open no holdout."""
 
-    class Searching(Watched):
+    class Searching(SquareAdapter):
         splits = frozenset({Split.SEARCH})
 
-    with pytest.raises(UsageError, match="has no holdout split"):
-        confirmed(root, Searching())
+    adapter = Searching()
+    found = confirmed(root, adapter)
+    assert found.split == "search" and found.openings == 0
+    assert len(adapter.measured) == 15 and min(seed for _, seed in adapter.measured) >= CONFIRM_SEED
+    with Ledger.open(Layout(root).ledger) as ledger:
+        run = ledger.latest_run()
+        assert run is not None
+        assert status_of(ledger, run, at_work=False).confirmed_on == "search"
 
 
 def test_nothing_kept_is_nothing_to_confirm(tmp_path: Path, adapter: Watched) -> None:
