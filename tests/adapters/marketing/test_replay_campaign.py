@@ -28,7 +28,7 @@ PAST = ArchiveTest(
     201405,
     (
         ArchiveArm("An ordinary headline", "", 4000, 80),
-        ArchiveArm('50% more "quotes" & <signs>: it\'s FREE, #1!', "", 4000, 60),
+        ArchiveArm('50% more "quotes" & 2 < 3: it\'s FREE, #1!', "", 4000, 60),
         ArchiveArm("You'll never guess", "", 4000, 300),
     ),
 )
