@@ -99,6 +99,7 @@ class Attack:
         at_limits: How it ends without one; None: not tried, for it would succeed at the person's expense.
         says: What the reason must contain.
         harm: What must not have happened, in a sandbox.
+        success: What did happen without one: what `limits` cannot stop.
         prepare: Done before it is measured.
         patches: Constants of `runner` that make a limit small enough to be met in a test.
         signals: Whether it kills others, which Landlock stops from Linux 6.12 on.
@@ -111,6 +112,7 @@ class Attack:
     at_limits: frozenset[str] | None = frozenset({"same"})
     says: str = ""
     harm: Callable[[Scene], None] | None = None
+    success: Callable[[Scene], None] | None = None
     prepare: Callable[[Scene], None] | None = None
     patches: dict[str, float] = field(default_factory=dict)
     signals: bool = False
@@ -128,6 +130,18 @@ def nothing_sent(scene: Scene) -> None:
 
 def nothing_found(scene: Scene) -> None:
     assert "FOUND" not in scene.log.read_text(errors="replace")
+
+
+def found(scene: Scene) -> None:
+    assert "FOUND" in scene.log.read_text(errors="replace")
+
+
+def bait_taken(scene: Scene) -> None:
+    assert not scene.bait.exists() or scene.bait.read_text() == "taken"
+
+
+def something_sent(scene: Scene) -> None:
+    assert scene.received() != b""
 
 
 def nothing_run(scene: Scene) -> None:
@@ -326,6 +340,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         at_limits=HONEST,
         says="The sandbox stopped",
         harm=nothing_found,
+        success=found,
     ),
     Attack(
         "reads the scored text through a link of its own",
@@ -335,6 +350,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         STOPPED,
         at_limits=HONEST,
         harm=nothing_found,
+        success=found,
     ),
     Attack(
         "looks for the scored text below /proc",
@@ -342,6 +358,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         HONEST,
         at_limits=HONEST,
         harm=nothing_found,
+        success=found,
     ),
     Attack(
         "looks everywhere for the scored text, to train on it",
@@ -356,6 +373,7 @@ for folder in (Path("."), Path(".."), Path("../output"), Path("../evaluate"), Pa
         STOPPED,
         at_limits=HONEST,
         harm=nothing_found,
+        success=found,
     ),
     # The future
     Attack("breaks the causal mask", trainer(forward=f"logits = logits + 0.5 * {NEXT_TOKEN}"), INVALID, says="future"),
@@ -473,6 +491,7 @@ with torch.no_grad():
         STOPPED,
         at_limits=HONEST,
         harm=nothing_sent,
+        success=something_sent,
     ),
     Attack(
         "writes outside its folder",
@@ -480,6 +499,7 @@ with torch.no_grad():
         STOPPED,
         at_limits=HONEST,
         harm=bait_untouched,
+        success=bait_taken,
     ),
     Attack(
         "deletes a file of the person's",
@@ -487,5 +507,6 @@ with torch.no_grad():
         STOPPED,
         at_limits=HONEST,
         harm=bait_untouched,
+        success=bait_taken,
     ),
 )
