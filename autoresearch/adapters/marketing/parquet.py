@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _LONGEST_US = 2**62
+_SLICE = 1_000_000
+"""Visitors that are counted at a time."""
 
 
 def write_parquet(folder: Path, subject: int, goal: str, path: Path, *, marks: Mapping[str, int] | None = None) -> int:
@@ -91,33 +93,35 @@ def arm_totals(
     """
     length = _LONGEST_US if window is None else window // timedelta(microseconds=1)
     latest = (now - _EPOCH) // timedelta(microseconds=1) - (0 if window is None else length)
-    worth = "1.0" if kind is MetricKind.PROPORTION else "sum(c.value)"
-    source = f"read_parquet('{_quoted(path)}')"
+    worth = "1.0" if kind is MetricKind.PROPORTION else "sum(value)"
+    n, total, total_sq = ([0.0] * len(arms) for _ in range(3))
     with connect(threads, memory_mb) as connection:
-        connection.execute(f"""
-            CREATE TEMP TABLE visitor AS
-            SELECT unit, min(time) AS first, min(arm) AS arm, max(arm) AS other
-            FROM {source} WHERE kind = {events.EXPOSURE} GROUP BY unit
-        """)
-        rows = connection.execute(f"""
-            WITH gained AS (
-                SELECT v.unit, {worth} AS value
-                FROM {source} c JOIN visitor v USING (unit)
-                WHERE c.kind = {events.CONVERSION} AND c.time - v.first BETWEEN 0 AND {length}
-                GROUP BY v.unit
-            )
-            SELECT v.arm, count(*), coalesce(sum(g.value), 0), coalesce(sum(g.value * g.value), 0)
-            FROM visitor v LEFT JOIN gained g USING (unit)
-            WHERE v.arm = v.other AND v.first <= {latest}
-            GROUP BY v.arm
-        """).fetchall()
-    found = {int(row[0]): row for row in rows}
-    return tuple(
-        ArmTotals(arm, int(found[i][1]), float(found[i][2]), float(found[i][3]))
-        if i in found
-        else ArmTotals(arm, 0, 0.0, 0.0)
-        for i, arm in enumerate(arms)
-    )
+        source = f"read_parquet('{_quoted(path)}')"
+        highest = connection.execute(f"SELECT max(unit) FROM {source}").fetchall()[0][0]
+        # A slice of visitors at a time: a file that is sorted by visitor is read once all the same, since its parts
+        # say which visitors they hold, and the table of visitors stays small enough for the processor's caches.
+        for start in range(0, 0 if highest is None else highest + 1, _SLICE):
+            rows = connection.execute(f"""
+                WITH event AS (SELECT * FROM {source} WHERE unit BETWEEN {start} AND {start + _SLICE - 1}),
+                visitor AS MATERIALIZED (
+                    SELECT unit, min(time) AS first, min(arm) AS arm, max(arm) AS other
+                    FROM event WHERE kind = {events.EXPOSURE} GROUP BY unit
+                ),
+                gained AS (
+                    SELECT unit, {worth} AS value
+                    FROM event JOIN visitor USING (unit)
+                    WHERE kind = {events.CONVERSION} AND time - first BETWEEN 0 AND {length}
+                    GROUP BY unit
+                )
+                SELECT visitor.arm, count(*), coalesce(sum(value), 0), coalesce(sum(value * value), 0)
+                FROM visitor LEFT JOIN gained USING (unit)
+                WHERE visitor.arm = other AND first <= {latest}
+                GROUP BY visitor.arm
+            """).fetchall()
+            for arm, *sums in rows:
+                for target, value in zip((n, total, total_sq), sums, strict=True):
+                    target[arm] += float(value)
+    return tuple(ArmTotals(arm, int(n[i]), total[i], total_sq[i]) for i, arm in enumerate(arms))
 
 
 def connect(threads: int = 2, memory_mb: int = 1000) -> duckdb.DuckDBPyConnection:
