@@ -164,15 +164,16 @@ def _sentence(item: Judged, unit: str, split: str) -> str:
 def _claims_table(found: Confirmation) -> str:
     columns = [Column("claim")]
     columns += [Column(name, right=True) for name in ("raw", "shrunk", "from", "to", "e-value", "needed")]
-    columns.append(Column("outcome", styles={"confirmed": "green", "not confirmed": "yellow"}))
-    return table(columns, [_row(item) for item in found.claims])
+    columns.append(Column("outcome", styles={"confirmed": "green", "re-measured": "green", "not confirmed": "yellow"}))
+    return table(columns, [_row(item, found.split) for item in found.claims])
 
 
-def _row(item: Judged) -> list[str]:
+def _row(item: Judged, split: str) -> list[str]:
     claim = item.claim
     name = "incumbent / baseline" if claim.subject == "incumbent" else f"experiment {claim.number} / parent"
     e_value = "-" if claim.e_value is None else f"{claim.e_value:.3g}"
     needed = "-" if claim.level is None or claim.level <= 0 else f"{item.threshold:.3g}"
-    outcome = "not confirmed" if claim.outcome == "unconfirmed" else claim.outcome
+    names = {"unconfirmed": "not confirmed", "confirmed": "confirmed" if split == "holdout" else "re-measured"}
+    outcome = names.get(claim.outcome, claim.outcome)
     bounds = [effect(bound) if bound is not None else "none" for bound in (claim.low, claim.high)]
     return [name, effect(claim.raw), effect(claim.shrunk), *bounds, e_value, needed, outcome]

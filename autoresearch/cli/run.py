@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoresearch.cli.flags import command_flags, merged, place, taking
 from autoresearch.cli.options import DataOption, PresetOption, SetOption, adapter_options
 from autoresearch.cli.place import refuse_ambiguity
 from autoresearch.cli.reporter import JsonLines, reporter_for
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from autoresearch.core.driver import RunResult
 
 
+@taking(command_flags)
 def run(
+    *,
     adapter: Annotated[
         str | None, typer.Option(help="What to improve; autoresearch adapters lists them.", show_default=False)
     ] = None,
@@ -62,7 +65,9 @@ def run(
     min_effect: Annotated[
         float | None,
         typer.Option(
-            min=0.0, help="race: smallest improvement worth having; by default the metric's.", show_default=False
+            min=0.0,
+            help="race, command: smallest improvement worth having; by default the metric's.",
+            show_default=False,
         ),
     ] = None,
     experiments: Annotated[
@@ -130,13 +135,17 @@ def run(
     new: Annotated[bool, typer.Option("--new", help="Begin a new run from the artifact as it is now.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per experiment and one for the end.")] = False,
+    flagged: dict[str, str],
 ) -> None:
     """Run the loop until a limit ends it; go on where the last session stopped.
 
     Ctrl-C once ends the run after the experiment in progress, twice at once. What is left out comes from
-    autoresearch.toml in the workspace.
+    autoresearch.toml in the workspace. Options that begin with "command:" go with --adapter command.
     """
-    options = adapter_options(settings, preset, data)
+    options = merged(adapter_options(settings, preset, data), flagged, adapter)
+    if adapter == "command" and min_effect is not None:
+        options, min_effect = {**options, "min_effect": f"{min_effect:g}"}, None
+    workspace = place(workspace, adapter)
     if budget_seconds == 0:
         raise typer.BadParameter("a measurement needs more than no time.", param_hint="--budget-seconds")
     if workspace is None and adapter is None:

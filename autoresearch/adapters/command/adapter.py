@@ -97,7 +97,6 @@ class CommandAdapter:
         root = workspace.path
         editable = self._editable(root)
         links, shown = self._links(root)
-        workspace.progress(0.0, f"copying {root}")
         store = root / STATE / "command"
         base = take_base(root, store, editable=editable, link=tuple(links), hashes=self._hashes)
         self._prepared = _Prepared(root, base, links, shown)
