@@ -169,7 +169,7 @@ class Counter:
         crossed = (units.low != units.high) & ~lost
         clean = ~crossed & ~lost
         matured = clean & (units.first <= _microseconds(now - (window or timedelta(0))))
-        value = self._values(goal, matured, _length(window), kind)
+        value = self._values(goal, _length(window), kind)
         width = len(self.arms)
         arm = units.low[matured]
         n = np.bincount(arm, minlength=width)
@@ -186,7 +186,7 @@ class Counter:
             _EPOCH + timedelta(microseconds=int(units.first.max())) if len(units.first) else None,
         )
 
-    def _values(self, goal: str, matured: NDArray[np.bool_], window: int, kind: MetricKind) -> NDArray[np.float64]:
+    def _values(self, goal: str, window: int, kind: MetricKind) -> NDArray[np.float64]:
         """Return each unit's value, in the order of the units; 0 for those that did not convert in time."""
         units = self._units
         unit, time, value, _ = self._conversions[events.key(goal)].merged()
@@ -194,8 +194,8 @@ class Counter:
             return np.empty(0)
         row = np.minimum(np.searchsorted(units.unit, unit), len(units.unit) - 1)
         delay = time - units.first[row]
-        # In time, and of a unit that counts: all other conversions belong to nobody here.
-        counts = (units.unit[row] == unit) & matured[row] & (delay >= 0) & (delay <= window)
+        # Of an exposed unit and in time: all other conversions belong to nobody here.
+        counts = (units.unit[row] == unit) & (delay >= 0) & (delay <= window)
         if kind is MetricKind.PROPORTION:
             result = np.zeros(len(units.unit))
             result[row[counts]] = 1.0
