@@ -156,7 +156,8 @@ def count(n_events: int) -> None:
         units = sum(result.exposed.values())
         print(
             f"count  {n_events:>11,} events, {units:,} units: {seconds:.2f} s ({n_events / seconds / 1e6:.1f} million "
-            f"events/s; {cpu:.1f} s of processor time), again with nothing new {again:.2f} s, peak {peak_mb():,.0f} MB  [{state()}]"
+            f"events/s; {cpu:.1f} s of processor time), again with nothing new {again:.2f} s, "
+            f"peak {peak_mb():,.0f} MB  [{state()}]"
         )
 
 
