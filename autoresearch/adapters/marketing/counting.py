@@ -107,7 +107,10 @@ class _Conversions:
             order = np.lexsort((rows[1], rows[3]))
             event = rows[3][order]
             fresh = np.concatenate([[True], event[1:] != event[:-1]]) | (event == 0)
-            self.rows = tuple(column[order][fresh] for column in rows)
+            rows = [column[order][fresh] for column in rows]
+            # By unit, so that looking them up among the units walks through memory instead of jumping about.
+            by_unit = np.argsort(rows[0])
+            self.rows = tuple(column[by_unit] for column in rows)
         return self.rows
 
 
