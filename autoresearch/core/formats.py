@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoresearch.core.adapter import Outcome
-from autoresearch.core.ledger import Experiment
+from autoresearch.core.ledger import Experiment, MeasurementRow
 from autoresearch.core.memory import Measurements, undisturbed
 
 LOG_KEYS = ("number", "outcome", "category", "hypothesis", "value", "commit", "seconds")
@@ -38,15 +38,21 @@ def results_tsv(metric_name: str, experiments: Sequence[Experiment], measurement
 
     Status is `keep`, `crash` (with the 0.000000 that the original writes there) or `discard` for everything else.
     """
-    lines = [f"commit\t{metric_name}\tmemory_gb\tstatus\tdescription"]
-    for row in experiments:
-        if row.outcome is None:
-            continue
-        commit = (row.kept_commit or row.candidate_commit or "")[:7]
-        memory_gb = _peak_memory_gb(row, measurements)
-        description = " ".join(row.hypothesis.split())
-        lines.append(f"{commit}\t{row.value or 0.0:.6f}\t{memory_gb:.1f}\t{_status(row)}\t{description}")
-    return "\n".join(lines) + "\n"
+    lines = [results_line(row, measurements.get(row.id, ())) for row in experiments if row.outcome is not None]
+    return "".join([results_header(metric_name), *lines])
+
+
+def results_header(metric_name: str) -> str:
+    """Return the first line of `results_tsv`."""
+    return f"commit\t{metric_name}\tmemory_gb\tstatus\tdescription\n"
+
+
+def results_line(row: Experiment, measurements: Sequence[MeasurementRow]) -> str:
+    """Return the line of a finished experiment in `results_tsv`."""
+    commit = (row.kept_commit or row.candidate_commit or "")[:7]
+    description = " ".join(row.hypothesis.split())
+    peak = _peak_memory_gb(measurements)
+    return f"{commit}\t{row.value or 0.0:.6f}\t{peak:.1f}\t{_status(row)}\t{description}\n"
 
 
 def _status(row: Experiment) -> str:
@@ -55,9 +61,9 @@ def _status(row: Experiment) -> str:
     return "crash" if row.outcome == Outcome.CRASHED.value else "discard"
 
 
-def _peak_memory_gb(row: Experiment, measurements: Measurements) -> float:
+def _peak_memory_gb(measurements: Sequence[MeasurementRow]) -> float:
     """Return the peak memory in GiB; 0.0, as in the original, where nobody measured it."""
-    peaks = [m.secondary.get("peak_vram_mb", 0.0) for m in undisturbed(measurements.get(row.id, ()))]
+    peaks = [m.secondary.get("peak_vram_mb", 0.0) for m in undisturbed(measurements)]
     return max(peaks, default=0.0) / 1024
 
 

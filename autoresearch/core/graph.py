@@ -53,7 +53,7 @@ from autoresearch.core.errors import (
     ProposalError,
     RunStoppedError,
 )
-from autoresearch.core.formats import results_tsv, write_by_rename
+from autoresearch.core.formats import write_by_rename
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
 from autoresearch.core.proposers import Cost, FailedCandidate, Proposal, ProposalRequest, Proposer
@@ -328,9 +328,7 @@ def record(state: State, runtime: Runtime[Services]) -> State:
 
 def tidy(services: Services, number: int) -> None:
     """Write the table anew and remove the scratch folders of a finished experiment; may be done again at any time."""
-    history = services.history.refresh()
-    table = results_tsv(services.adapter.metric.name, history.experiments, history.measurements)
-    write_by_rename(services.layout.results, table)
+    write_by_rename(services.layout.results, services.history.refresh().table(services.adapter.metric.name))
     for scratch in services.layout.experiment(services.run.id, number).glob("scratch-*"):
         shutil.rmtree(scratch, ignore_errors=True)  # leftovers cost space, nothing else
 
@@ -444,7 +442,7 @@ def request_for(services: Services, state: State) -> ProposalRequest:
     """Return all that the proposer may know."""
     known = services.history
     parent = _incumbent_artifact(services)
-    history = memory.past_experiments(known.experiments)
+    history = known.past()
     adapter, metric = services.adapter, services.adapter.metric
     baseline = services.store.read(services.run.baseline_commit, adapter.scope.editable)
     usd_left, tokens_left = services.budget_left()

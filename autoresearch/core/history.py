@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autoresearch.core import live, memory
+from autoresearch.core import formats, live, memory
 from autoresearch.core.adapter import ArmTotals, Metric, Split
 from autoresearch.core.decision import Evidence, Look, Policy
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow
+from autoresearch.core.proposers import PastExperiment
 
 
 class History:
@@ -22,6 +23,8 @@ class History:
         self._run_id = run_id
         self._sequence = 0
         self._records: dict[float | None, tuple[int, memory.Record]] = {}
+        self._past: list[PastExperiment] = []
+        self._lines: list[str] = []
         self.experiments: list[Experiment] = []
         self.measurements: dict[int, list[MeasurementRow]] = {}
         self.looks: dict[int, tuple[Look, ...]] = {}  # of live tests, by experiment id
@@ -34,8 +37,18 @@ class History:
             self.measurements[experiment.id] = measurements
             if not measurements:
                 self.looks[experiment.id] = live.looks_of(self._ledger.live_looks(experiment.id))
+            self._past += memory.past_experiments([experiment])
+            self._lines.append(formats.results_line(experiment, measurements))
             self._sequence = experiment.sequence or self._sequence
         return self
+
+    def past(self) -> tuple[PastExperiment, ...]:
+        """Return `memory.past_experiments` of this history."""
+        return tuple(self._past)
+
+    def table(self, metric_name: str) -> str:
+        """Return `formats.results_tsv` of this history."""
+        return "".join([formats.results_header(metric_name), *self._lines])
 
     def belief(self, policy: Policy | None, metric: Metric) -> memory.Belief:
         """Return what a policy believes of the incumbent; no gain without a policy."""

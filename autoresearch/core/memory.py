@@ -282,8 +282,7 @@ def belief_from(
 
 def incumbent_of(experiments: Sequence[Experiment]) -> Experiment | None:
     """Return the last kept experiment, the baseline included; the ledger, not the branch, is the truth."""
-    kept = [row for row in experiments if row.outcome == Outcome.KEPT.value]
-    return kept[-1] if kept else None
+    return next((row for row in reversed(experiments) if row.outcome == Outcome.KEPT.value), None)
 
 
 def past_experiments(experiments: Sequence[Experiment]) -> tuple[PastExperiment, ...]:
