@@ -21,7 +21,7 @@ def fault(*arguments: str | Path, code: int = 1) -> str:
 def test_an_unknown_adapter_names_those_there_are(hill: Path, here: Path) -> None:
     """A name that nobody declares is answered with the names that are declared, and no workspace is made."""
     said = fault("run", "--adapter", "mkt", "-q")
-    assert "No adapter named 'mkt' is installed; found hill, ml." in said
+    assert "No adapter named 'mkt' is installed; found command, hill, marketing, ml." in said
     assert "autoresearch adapters" in said
     assert list(here.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import statistics
 import time
@@ -44,6 +45,17 @@ class _Prepared:
     base: Base
     links: Mapping[str, Path]
     shown: tuple[Path, ...]
+    at_home: Mapping[str, Path]
+
+    def prelude(self, level: Level) -> str:
+        """Return what puts things linked below the home into the empty one that a sandbox gives."""
+        if not level.confines:
+            return ""
+        return "".join(
+            f'mkdir -p "$HOME"/{shlex.quote(str(Path(name).parent))} && '
+            f'ln -s {shlex.quote(str(place))} "$HOME"/{shlex.quote(name)} && '
+            for name, place in self.at_home.items()
+        )
 
 
 class CommandAdapter:
@@ -99,7 +111,8 @@ class CommandAdapter:
         links, shown = self._links(root)
         store = root / STATE / "command"
         base = take_base(root, store, editable=editable, link=tuple(links), hashes=self._hashes)
-        self._prepared = _Prepared(root, base, links, shown)
+        at_home = {name[2:]: Path(name).expanduser() for name in self.options.link if name.startswith("~/")}
+        self._prepared = _Prepared(root, base, links, shown, at_home)
 
     def _editable(self, root: Path) -> Artifact:
         editable = Artifact.read(root, self.options.edit)
@@ -201,7 +214,7 @@ class CommandAdapter:
         words = command.replace(SEED_MARK, str(seed)).replace(SPLIT_MARK, split.value)
         before = _announce(run.log, words)
         finished = run_process(
-            ["/bin/sh", "-c", words],
+            ["/bin/sh", "-c", ready.prelude(Level(run.sandbox)) + words],
             cwd=tree.folder,
             log=run.log,
             limits=Limits(
