@@ -832,15 +832,15 @@ def choose_proposer(settings: Settings, reporter: Reporter) -> Proposer:
     if settings.proposer is None:
         why = "an Anthropic key is set" if has_key else "no ANTHROPIC_API_KEY is set; offline and free"
         reporter.say(f"Proposer: {name} ({why}).")
+    if not registry.is_ours(registry.PROPOSERS, name):
+        return registry.create_proposer(name, model=settings.model, seed=settings.seed or 0)
     if name == "search":
         from autoresearch.core.proposers.search import SearchProposer
 
         return SearchProposer(seed=settings.seed or 0)
-    if name == "claude":
-        claude = ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
-        claude.check_ready()
-        return claude
-    raise UsageError(f"There is no proposer named {name!r}; known are claude and search.")
+    claude = ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
+    claude.check_ready()
+    return claude
 
 
 def versions() -> dict[str, str]:

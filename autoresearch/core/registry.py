@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoresearch.core.adapter import CONTRACT_VERSION, Adapter, LiveAdapter
 from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, UsageError
 
+if TYPE_CHECKING:
+    from autoresearch.core.decision import Policy
+    from autoresearch.core.proposers import Proposer
+
 ADAPTERS = "autoresearch.adapters"
 COMMANDS = "autoresearch.commands"
+PROPOSERS = "autoresearch.proposers"
+POLICIES = "autoresearch.policies"
+
+BUILT_IN: Mapping[str, tuple[str, ...]] = {PROPOSERS: ("claude", "search"), POLICIES: ("bayes", "greedy", "race")}
+"""Names that the program itself answers to; a package that claims one of them is refused."""
 
 _MEMBERS = {
     "metric": "metric: Metric (a property)",
@@ -22,6 +32,31 @@ _MEMBERS = {
     "observe": "observe(self, experiment_id: str) -> Sequence[ArmTotals]",
     "finish": "finish(self, experiment_id: str, outcome: Outcome) -> None",
 }
+_PROPOSER_MEMBERS = {
+    "name": "name: str (a property)",
+    "estimate": "estimate(self, request: ProposalRequest) -> CostEstimate",
+    "propose": "propose(self, request: ProposalRequest) -> Proposal",
+}
+_POLICY_MEMBERS = {
+    "name": "name: str (a property)",
+    "parameters": "parameters: Mapping[str, float] (a property)",
+    "needs_noise": "needs_noise: bool (a property)",
+    "decide": "decide(self, evidence: Evidence) -> Verdict",
+    "believed_gain": "believed_gain(self, evidence: Evidence) -> float",
+}
+_CALLS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "prepare": (1, ()),
+    "measure": (1, ("seed", "split", "run")),
+    "start": (1, ()),
+    "observe": (1, ()),
+    "finish": (2, ()),
+    "estimate": (1, ()),
+    "propose": (1, ()),
+    "decide": (1, ()),
+    "believed_gain": (1, ()),
+}
+"""How the loop calls each method: so many positional arguments, and these by name."""
+
 _MEASURED = ("metric", "scope", "prepare", "measure")
 _LIVE = ("metric", "scope", "start", "observe", "finish")
 
@@ -82,16 +117,41 @@ def find(group: str, name: str) -> Registered:
     """
     entries = registered(group)
     matching = [entry for entry in entries if entry.name == name]
-    if len(matching) > 1:
-        owners = " and ".join(f"{entry.distribution} {entry.version}" for entry in matching)
-        raise UsageError(f"Two packages claim the name {name!r}: {owners}.\nUninstall one of them.")
+    owners = _owners(group, name, entries)
+    if len(owners) > 1:
+        raise UsageError(f"Two packages claim the name {name!r}: {' and '.join(owners)}.\nUninstall one of them.")
     if not matching:
-        there = ", ".join(entry.name for entry in entries) or "none"
+        there = ", ".join(names(group)) or "none"
+        kind = {PROPOSERS: "proposer", POLICIES: "policy"}.get(group, "adapter")
         raise UsageError(
-            f"No adapter named {name!r} is installed; found {there}.\n"
+            f"No {kind} named {name!r} is installed; found {there}.\n"
             "Install the package that provides it, or list what you have: autoresearch adapters"
         )
     return matching[0]
+
+
+def names(group: str) -> tuple[str, ...]:
+    """Return every name of a group, those of the program itself included, sorted."""
+    return tuple(sorted({*BUILT_IN.get(group, ()), *(entry.name for entry in registered(group))}))
+
+
+def is_ours(group: str, name: str) -> bool:
+    """Say whether the program itself answers to a name.
+
+    Raises:
+        UsageError: If an installed package claims it too; names that package.
+    """
+    if name not in BUILT_IN.get(group, ()):
+        return False
+    owners = _owners(group, name, registered(group))
+    if len(owners) > 1:
+        raise UsageError(f"Two packages claim the name {name!r}: {' and '.join(owners)}.\nUninstall the second.")
+    return True
+
+
+def _owners(group: str, name: str, entries: Sequence[Registered]) -> list[str]:
+    ours = ["autoresearch itself"] if name in BUILT_IN.get(group, ()) else []
+    return ours + [f"{entry.distribution} {entry.version}" for entry in entries if entry.name == name]
 
 
 def create_adapter(name: str, options: Mapping[str, str]) -> tuple[Adapter | LiveAdapter, Registered]:
@@ -102,9 +162,62 @@ def create_adapter(name: str, options: Mapping[str, str]) -> tuple[Adapter | Liv
         EnvironmentNotReadyError: If its package is broken or does not keep the contract.
     """
     entry = find(ADAPTERS, name)
-    adapter = entry.load()(dict(options))
-    check_adapter(adapter, f"{entry.distribution} {entry.version} ({entry.target})")
+    adapter = _factory(entry)(dict(options))
+    check_adapter(adapter, _owner(entry))
     return adapter, entry
+
+
+def create_proposer(name: str, *, model: str | None, seed: int) -> Proposer:
+    """Create a proposer of an installed package and check it once against its contract.
+
+    Its entry point names `create_proposer(*, model: str | None, seed: int) -> Proposer`.
+
+    Raises:
+        UsageError: If there is no such proposer.
+        EnvironmentNotReadyError: If its package is broken or does not keep the contract.
+    """
+    entry = find(PROPOSERS, name)
+    made = _factory(entry)(model=model, seed=seed)
+    _demand(made, _PROPOSER_MEMBERS, tuple(_PROPOSER_MEMBERS), f"The proposer {name} of {_owner(entry)}")
+    proposer: Proposer = made
+    return proposer
+
+
+def create_policy(name: str, parameters: Mapping[str, float]) -> Policy:
+    """Create a policy of an installed package and check it once against its contract.
+
+    Its entry point names `create_policy(parameters: Mapping[str, float]) -> Policy`, which raises ValueError where a
+    parameter is unknown or out of its range.
+
+    Raises:
+        UsageError: If there is no such policy, or it refuses the parameters.
+        EnvironmentNotReadyError: If its package is broken or does not keep the contract.
+    """
+    entry = find(POLICIES, name)
+    factory = _factory(entry)
+    try:
+        made = factory(dict(parameters))
+    except ValueError as error:
+        raise UsageError(f"The policy {name} cannot work like this: {error}") from error
+    _demand(made, _POLICY_MEMBERS, tuple(_POLICY_MEMBERS), f"The policy {name} of {_owner(entry)}")
+    policy: Policy = made
+    return policy
+
+
+def _owner(entry: Registered) -> str:
+    return f"{entry.distribution} {entry.version} ({entry.target})"
+
+
+def _factory(entry: Registered) -> Callable[..., Any]:
+    """Return what an entry point names, which must be something to call."""
+    loaded = entry.load()
+    if not callable(loaded):
+        raise EnvironmentNotReadyError(
+            f"{_owner(entry)} is no function but {type(loaded).__name__}, and the entry point {entry.name!r} must name "
+            "one that makes it.\nName the factory in the entry points of that package."
+        )
+    factory: Callable[..., Any] = loaded
+    return factory
 
 
 def check_adapter(adapter: object, owner: str) -> None:
@@ -113,21 +226,44 @@ def check_adapter(adapter: object, owner: str) -> None:
     Raises:
         EnvironmentNotReadyError: If it does not; names the owner and the missing member with its signature.
     """
-    wanted = _LIVE if _looks_live(adapter) else _MEASURED
-    # Ask the class first: a property must not be computed only to see whether it is there.
-    missing = [name for name in wanted if not hasattr(type(adapter), name) and not hasattr(adapter, name)]
-    if missing:
-        members = "\n".join(f"    {_MEMBERS[name]}" for name in missing)
-        raise EnvironmentNotReadyError(
-            f"The adapter {type(adapter).__name__} of {owner} lacks\n{members}\n"
-            "Add it; autoresearch.core.Adapter and LiveAdapter say what each member has to do."
-        )
     version = getattr(adapter, "contract_version", CONTRACT_VERSION)
     if version != CONTRACT_VERSION:
         raise EnvironmentNotReadyError(
             f"The adapter of {owner} was written for contract version {version}; "
             f"this release keeps version {CONTRACT_VERSION}.\nInstall a matching release of one of the two."
         )
+    wanted = _LIVE if _looks_live(adapter) else _MEASURED
+    _demand(adapter, _MEMBERS, wanted, f"The adapter {type(adapter).__name__} of {owner}")
+
+
+def _demand(made: object, members: Mapping[str, str], wanted: Sequence[str], whose: str) -> None:
+    """Raise EnvironmentNotReadyError where a member is missing, or cannot be called as the loop calls it."""
+    # Ask the class first: a property must not be computed only to see whether it is there.
+    missing = [name for name in wanted if not hasattr(type(made), name) and not hasattr(made, name)]
+    if missing:
+        lines = "\n".join(f"    {members[name]}" for name in missing)
+        raise EnvironmentNotReadyError(
+            f"{whose} lacks\n{lines}\nAdd it; the protocols in autoresearch.core say what each member has to do."
+        )
+    for name in wanted:
+        if name in _CALLS and not _fits(getattr(made, name), *_CALLS[name]):
+            raise EnvironmentNotReadyError(
+                f"{whose} has a member {name} that cannot be called as the loop does. It must be\n    {members[name]}\n"
+                "Mend its arguments; the protocols in autoresearch.core say what each is."
+            )
+
+
+def _fits(method: object, positional: int, named: tuple[str, ...]) -> bool:
+    """Say whether a method takes so many positional arguments and these named ones, and needs no other."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind(*range(positional), **dict.fromkeys(named))
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature to read
+        return True
+    return True
 
 
 def _looks_live(adapter: object) -> bool:
@@ -141,7 +277,7 @@ def state_of(entry: Registered, all_entries: list[Registered]) -> str:
     if len(owners) > 1:
         return f"name claimed by {' and '.join(owners)}"
     try:
-        entry.load()
+        _factory(entry)
     except AutoresearchError as error:
         return str(error).splitlines()[0]
     return "ok"

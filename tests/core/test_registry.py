@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autoresearch.core import EnvironmentNotReadyError, UsageError, registry
+from autoresearch.core import EnvironmentNotReadyError, UsageError, driver, registry
+from autoresearch.core.decision import policies
+from autoresearch.core.workspace import Settings
 
 
 @pytest.fixture
@@ -72,3 +74,94 @@ def test_another_contract_version_is_refused() -> None:
 
     with pytest.raises(EnvironmentNotReadyError, match="contract version 0"):
         registry.check_adapter(Old(), "old 1.0")
+
+
+def test_a_member_with_other_arguments_is_named_with_its_signature() -> None:
+    """What cannot be called as the loop calls it is found before anything is measured."""
+
+    class Short:
+        metric = scope = None
+
+        def prepare(self, workspace: object) -> None: ...
+
+        def measure(self, artifact: Path, seed: int) -> None: ...
+
+    with pytest.raises(
+        EnvironmentNotReadyError, match=r"member measure that cannot be called.*\n    measure\(self, ar"
+    ):
+        registry.check_adapter(Short(), "short 1.0")
+
+
+def test_an_entry_point_must_name_a_factory(packages: Path) -> None:
+    """A package that names a module or a constant is told to name a function."""
+    (packages / "constant_one.py").write_text("adapter = 5\n")
+    plant(packages, "constant-one", "constant", "constant_one:adapter")
+    with pytest.raises(EnvironmentNotReadyError, match=r"constant-one 1\.0 .* is no function but int"):
+        registry.create_adapter("constant", {})
+    entries = registry.registered(registry.ADAPTERS)
+    assert "no function" in registry.state_of(next(e for e in entries if e.name == "constant"), entries)
+
+
+PLUGINS = """
+from autoresearch.core.decision.greedy import GreedyPolicy
+from autoresearch.core.proposers.search import SearchProposer
+
+
+def create_policy(parameters):
+    if parameters:
+        raise ValueError(f"it has no parameter {min(parameters)!r}")
+    return GreedyPolicy()
+
+
+def create_proposer(*, model, seed):
+    return SearchProposer(seed=seed)
+
+
+def half(*arguments, **named):
+    return object()
+"""
+
+
+def plant_plugins(folder: Path, module: str, text: str) -> None:
+    (folder / f"{module}.py").write_text(PLUGINS)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(text)
+
+
+def test_policies_and_proposers_come_from_packages_too(packages: Path) -> None:
+    """A name in the entry points is as good as one of our own, wherever a policy or proposer is asked for."""
+    plant_plugins(
+        packages,
+        "bold_pair",
+        "[autoresearch.policies]\nbold = bold_pair:create_policy\n"
+        "[autoresearch.proposers]\nmuse = bold_pair:create_proposer\n",
+    )
+    assert "bold" in policies.policy_names()
+    assert policies.create_policy("bold").name == "greedy"
+    with pytest.raises(UsageError, match="cannot work like this: it has no parameter 'x'"):
+        policies.create_policy("bold", {"x": 1.0})
+    assert driver.choose_proposer(Settings(proposer="muse"), driver.Silent()).name == "search"
+
+
+def test_a_half_policy_or_proposer_is_refused_with_what_it_lacks(packages: Path) -> None:
+    """The first missing member is there with its signature, and the package with its version."""
+    plant_plugins(
+        packages,
+        "half_pair",
+        "[autoresearch.policies]\nh = half_pair:half\n[autoresearch.proposers]\nh = half_pair:half\n",
+    )
+    with pytest.raises(EnvironmentNotReadyError, match=r"The policy h of half_pair 1\.0 (?s:.*)decide\(self, evidence"):
+        registry.create_policy("h", {})
+    with pytest.raises(
+        EnvironmentNotReadyError, match=r"The proposer h of half_pair 1\.0 (?s:.*)propose\(self, request"
+    ):
+        registry.create_proposer("h", model=None, seed=0)
+
+
+def test_a_package_cannot_take_a_name_of_ours(packages: Path) -> None:
+    """A second bayes is refused naming both, instead of one of them winning."""
+    plant_plugins(packages, "second_bayes", "[autoresearch.policies]\nbayes = second_bayes:create_policy\n")
+    with pytest.raises(UsageError, match=r"'bayes': autoresearch itself and second_bayes 1\.0"):
+        policies.create_policy("bayes")

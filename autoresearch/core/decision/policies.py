@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from autoresearch.core import registry
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.bayes import BayesPolicy
 from autoresearch.core.decision.greedy import GreedyPolicy
@@ -19,10 +20,10 @@ def create_policy(name: str, parameters: Mapping[str, float] | None = None) -> P
     Raises:
         UsageError: If there is no such policy, it has no such parameter, or a value is out of its range.
     """
-    if name not in _FACTORIES:
-        raise UsageError(f"No policy is named {name!r}; there are {', '.join(sorted(_FACTORIES))}.")
-    factory, known = _FACTORIES[name]
     given = dict(parameters or {})
+    if not registry.is_ours(registry.POLICIES, name):
+        return registry.create_policy(name, given)
+    factory, known = _FACTORIES[name]
     surplus = sorted(given.keys() - known)
     if surplus:
         has = f"it has {', '.join(known)}" if known else "it has nothing to set"
@@ -38,7 +39,7 @@ def create_policy(name: str, parameters: Mapping[str, float] | None = None) -> P
 
 def policy_names() -> tuple[str, ...]:
     """Return the names of all policies, sorted."""
-    return tuple(sorted(_FACTORIES))
+    return registry.names(registry.POLICIES)
 
 
 def _bayes(parameters: Mapping[str, float]) -> Policy:

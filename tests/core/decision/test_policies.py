@@ -27,7 +27,7 @@ def test_parameters_are_taken_and_reported() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "sentence"),
     [
-        ("byes", {}, "No policy is named 'byes'; there are bayes"),
+        ("byes", {}, "No policy named 'byes' is installed; found bayes"),
         ("bayes", {"keep": 0.9}, "no parameter 'keep'; it has keep_at, drop_below, max_looks"),
         ("greedy", {"keep_at": 0.9}, "it has nothing to set"),
         ("bayes", {"keep_at": 1.0}, "between 0 and 1"),
