@@ -99,6 +99,10 @@ class SiteSettings:
         Raises:
             UsageError: If a value makes no sense.
         """
+        for name in ("origins", "webhooks", "forms"):
+            held = table.get(name, ())
+            if not all(isinstance(text, str) for text in (held.values() if isinstance(held, dict) else held)):
+                raise UsageError(f"{path}: [site] {name} must hold texts only, not {held!r}.")
         try:
             sync = Durability(table.get("sync", "second"))
         except ValueError as error:

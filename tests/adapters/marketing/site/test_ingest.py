@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
@@ -401,3 +403,28 @@ def test_senseless_settings_are_refused(open_shop: OpenShop, settings: dict[str,
 
     with pytest.raises(UsageError, match=message):
         open_shop(**settings)
+
+
+@pytest.mark.parametrize(
+    "table", [{"origins": [1]}, {"webhooks": [True]}, {"forms": {"signup": 7}}, {"sync": "never"}, {"consent": "yes"}]
+)
+def test_a_wrong_setting_names_its_file(tmp_path: Path, table: dict[str, object]) -> None:
+    """What campaign.toml holds is refused with the file's name, never met while people are served."""
+    from autoresearch.adapters.marketing.site.settings import SiteSettings
+    from autoresearch.core import UsageError
+
+    with pytest.raises(UsageError, match=r"campaign\.toml: \[site\]"):
+        SiteSettings.parse(tmp_path / "campaign.toml", table, goal="signup", holdout=0.05)
+
+
+def test_settings_are_read_as_documented(tmp_path: Path) -> None:
+    """The example in docs/marketing-site.md is what the server understands, to the last key."""
+    from autoresearch.adapters.marketing.site.settings import KEYS, SiteSettings
+
+    text = (Path(__file__).parents[4] / "docs" / "marketing-site.md").read_text(encoding="utf-8")
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    table = tomllib.loads(example)["site"]
+    assert set(table) == set(KEYS)
+    settings = SiteSettings.parse(tmp_path / "campaign.toml", table, goal="signup", holdout=0.05)
+    assert settings.forms == {"signup": "https://www.example.com/register"}
+    assert settings.suppression == tmp_path / "../suppression"
