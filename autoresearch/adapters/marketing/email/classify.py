@@ -100,9 +100,9 @@ class Claude:
                 output_config={"format": {"type": "json_schema", "schema": _schema()}},
             )
         except anthropic.AnthropicError as error:
-            code = getattr(error, "status_code", None)
+            what = " ".join(map(str, (type(error).__name__, getattr(error, "status_code", ""))))
             raise EnvironmentNotReadyError(
-                f"{self.name} cannot be asked what an answer means: {type(error).__name__}{f' {code}' if code else ''}.\n"
+                f"{self.name} cannot be asked what an answer means: {what.strip()}.\n"
                 "Run the same command again later; or judge by rules from now on: [email] classifier = 'rules'."
             ) from error
         said = "".join(block.text for block in reply.content if block.type == "text")

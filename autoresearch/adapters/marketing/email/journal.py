@@ -152,6 +152,11 @@ class Journal:
 
     # Replies
 
+    def first_mail(self, campaign: str) -> float | None:
+        """Return when a campaign's first mail went out; None before."""
+        row = self._db.execute("SELECT min(at) FROM mails WHERE campaign = ?", (campaign,)).fetchone()
+        return None if row[0] is None else float(row[0])
+
     def find(self, token: str) -> Mail | None:
         """Return the mail of a token."""
         row = self._db.execute("SELECT * FROM mails WHERE token = ?", (token,)).fetchone()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from email.message import Message
 from email.utils import parseaddr
 
+from autoresearch.adapters.marketing.email.inbox import header
 from autoresearch.adapters.marketing.email.words import body_of, decoded, plain
 
 
@@ -69,17 +70,20 @@ def _feedback(message: Message) -> Report | None:
 _DAEMON = re.compile(r"(mailer-?daemon|postmaster|mail-?daemon|mdaemon|mail\.?delivery.?sub)", re.IGNORECASE)
 _NOT_DELIVERED = re.compile(
     r"undeliver|undelivered|could(n't| not) be delivered|delivery (has |status notification ?\(?)?fail|returned mail"
-    r"|failure notice|mail delivery (failed|system)|returning message|unzustellbar|nicht zugestellt|zustellung fehlgeschlagen"
+    r"|failure notice|mail delivery (failed|system)|returning message|unzustellbar|nicht zugestellt"
+    r"|zustellung fehlgeschlagen"
     r"|non (remis|distribue)|echec de (la )?(remise|distribution)|no (se ha podido|se pudo) entregar|no entregado"
     r"|mancato recapito|mancata consegna|non recapitat|nao (foi )?entregue|falha na entrega|onbestelbaar|niet bezorgd"
     r"|nie dostarczono|niedostarcz|iletilemedi|teslim edilemedi|配信(不能|できません|に失敗)|送信できませんでした"
 )
 _LATER = re.compile(
-    r"\bdelay(ed)?\b|\bwarning: message\b.*\bdelayed|still being retried|will be retried|verzogert|retarde|retrasado|ritardat"
+    r"\bdelay(ed)?\b|\bwarning: message\b.*\bdelayed|still being retried|will be retried|verzogert|retarde|retrasado"
+    r"|ritardat"
 )
 _GONE = re.compile(
     r"\b5\.\d{1,3}\.\d{1,3}\b|\b55\d[ -]|user unknown|unknown user|no such (user|mailbox|recipient)|does not exist"
-    r"|mailbox (unavailable|not found|disabled)|account (has been )?disabled|address rejected|existiert nicht|inconnu|no existe"
+    r"|mailbox (unavailable|not found|disabled)|account (has been )?disabled|address rejected|existiert nicht|inconnu"
+    r"|no existe"
 )
 
 
@@ -87,9 +91,9 @@ def _plain_bounce(message: Message) -> Report | None:
     """Tell the bounce of a server that writes no report; both its sender and its words must say so."""
     if "X-Failed-Recipients" in message:
         return Report("bounce", _GONE.search(plain(body_of(message))) is not None)
-    sender = parseaddr(str(message.get("From", "")))[1].partition("@")[0]
+    sender = parseaddr(header(message, "From"))[1].partition("@")[0]
     from_nobody = str(message.get("Return-Path", "")).strip() == "<>"
-    text = plain(f"{message.get('Subject', '')}\n{body_of(message)[:3000]}")
+    text = plain(f"{header(message, 'Subject')}\n{body_of(message)[:3000]}")
     if not (_DAEMON.fullmatch(sender) or (from_nobody and _DAEMON.search(sender))):
         return None
     if _LATER.search(text) and not _GONE.search(text):
@@ -102,8 +106,9 @@ def _plain_bounce(message: Message) -> Report | None:
 _HEADERS = ("X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply", "X-Mail-Autoreply", "X-AutoReply-From")
 _SUBJECT = re.compile(
     r"^\W*((re|aw|antw|odp|sv|tr|ynt)\s*:\s*)*\W*("
-    r"auto(matic|mated|mat)?[ -]?(reply|response|responder|svar)\b|auto:|out of (the )?office|away from (my |the )?(office|desk)"
-    r"|on (vacation|holiday|leave)\b|vacation (reply|response)|automatische (antwort|ruckmeldung)|abwesen(d|heit)|nicht im (buro|haus)"
+    r"auto(matic|mated|mat)?[ -]?(reply|response|responder|svar)\b|auto:|out of (the )?office"
+    r"|away from (my |the )?(office|desk)|on (vacation|holiday|leave)\b|vacation (reply|response)"
+    r"|automatische (antwort|ruckmeldung)|abwesen(d|heit)|nicht im (buro|haus)"
     r"|reponse automatique|absen(t|ce)( du bureau)?\b|message d'absence|respuesta automatica|fuera de la oficina"
     r"|ausente\b|risposta automatica|fuori (ufficio|sede)|resposta automatica|fora do escritorio|ausencia\b"
     r"|automatisch (antwoord|bericht)|afwezig|automatyczna odpowiedz|autoodpowiedz|nieobecnosc|poza biurem"
@@ -119,7 +124,7 @@ def _automatic(message: Message) -> Report | None:
         return Report("auto_reply")
     if str(message.get("Precedence", "")).strip().casefold() in ("auto_reply", "bulk", "junk", "list"):
         return Report("auto_reply")
-    return Report("auto_reply") if _SUBJECT.search(plain(str(message.get("Subject", "")))) else None
+    return Report("auto_reply") if _SUBJECT.search(plain(header(message, "Subject"))) else None
 
 
 def _is_report(message: Message, kind: str) -> bool:

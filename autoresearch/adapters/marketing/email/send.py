@@ -306,7 +306,7 @@ class Mailing:
         except aiosmtplib.SMTPDataError as error:
             self._rejected(token.text, error, sent)
             return
-        self._expose(writer, test, planned)
+        self._expose(writer, test, planned, row.at)
         self.journal.settle(token.text, "sent")
         sent.sent += 1
         sent.in_a_row = 0
@@ -349,9 +349,9 @@ class Mailing:
                 "out before, and none is sent twice.\nAsk the server's operator before you send again."
             )
 
-    def _expose(self, writer: events.EventWriter, test: LiveTest, planned: Planned) -> None:
+    def _expose(self, writer: events.EventWriter, test: LiveTest, planned: Planned, when: float) -> None:
         """Write what the unit met, in the same two records as a page view; on the disk when this returns."""
-        at = round(self.now().timestamp() * 1e6)
+        at = round(when * 1e6)
         held = 0 if planned.arm == HOLDOUT else 1
         records = events.pack(planned.unit, at, holdout_key(SURFACE), kind=events.EXPOSURE, arm=held)
         if planned.arm in test.arms:

@@ -47,14 +47,16 @@ _DEVICE = re.compile(
 )
 
 
+_BLOCK_TAGS = "address article br div dl footer h1 h2 h3 h4 h5 h6 header hr li ol p pre table td th tr ul"
+_VOID_TAGS = "area base br col embed hr img input link meta source track wbr"
+
+
 class _Reader(HTMLParser):
     """Text of an HTML mail without what is quoted in it."""
 
-    _BLOCKS = frozenset(
-        "address article br div dl footer h1 h2 h3 h4 h5 h6 header hr li ol p pre table td th tr ul".split()
-    )
-    _SILENT = frozenset("blockquote head script style title".split())
-    _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+    _BLOCKS = frozenset(_BLOCK_TAGS.split())
+    _SILENT = frozenset(("blockquote", "head", "script", "style", "title"))
+    _VOID = frozenset(_VOID_TAGS.split())
     _QUOTES = ("gmail_quote", "yahoo_quoted", "moz-cite-prefix", "divrplyfwdmsg", "appendonsend", "protonmail_quote")
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,9 +118,9 @@ def office(tmp_path: Path, taker: Taker) -> Iterator[Office]:
 
 
 @pytest.fixture(scope="session")
-def post_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dovecot]:
+def post_box() -> Iterator[Dovecot]:
     """A running Dovecot."""
     if DOVECOT is None:
         pytest.skip("Dovecot is not installed (Debian package dovecot-imapd)")
-    with dovecot(tmp_path_factory.mktemp("dovecot")) as running:
+    with tempfile.TemporaryDirectory(prefix="dovecot-") as home, dovecot(Path(home)) as running:
         yield running

@@ -170,7 +170,7 @@ class Dovecot:
 
     def put(self, user: str, raw: bytes, at: float | None = None) -> None:
         """Put a message into somebody's inbox, with the time of its arrival in seconds since 1970."""
-        client = imaplib.IMAP4("127.0.0.1", self.port)
+        client = imaplib.IMAP4("127.0.0.1", self.port, timeout=20)
         client.login(user, SECRET)
         status, answer = client.append("INBOX", "", time.localtime(at) if at is not None else "", raw)
         assert status == "OK", answer
@@ -178,7 +178,7 @@ class Dovecot:
 
     def flags(self, user: str) -> list[bytes]:
         """Return what the server knows of every message in somebody's inbox."""
-        client = imaplib.IMAP4("127.0.0.1", self.port)
+        client = imaplib.IMAP4("127.0.0.1", self.port, timeout=20)
         client.login(user, SECRET)
         client.select(readonly=True)
         _, rows = client.fetch("1:*", "(FLAGS)")
@@ -188,7 +188,10 @@ class Dovecot:
 
 @contextmanager
 def dovecot(home: Path) -> Iterator[Dovecot]:
-    """Run a Dovecot in a folder, as an ordinary user: as root it would want users of its own."""
+    """Run a Dovecot in a folder, as an ordinary user: as root it would want users of its own.
+
+    The folder must lie where that user may go; pytest's own temporary folders are shut by every session that begins.
+    """
     assert DOVECOT is not None
     entry = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwnam(getpass.getuser())
     cert, _ = certificate(home)
@@ -204,9 +207,6 @@ def dovecot(home: Path) -> Iterator[Dovecot]:
     if os.geteuid() == 0:
         for path in (home, *home.iterdir()):
             shutil.chown(path, entry.pw_uid, entry.pw_gid)
-        for parent in home.parents:
-            if parent.stat().st_uid == 0 and parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o011)
         more = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
     with (home / "out").open("wb") as out:
         process = subprocess.Popen([DOVECOT, "-F", "-c", str(config)], stdout=out, stderr=out, cwd=home, **more)
