@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +122,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and none is visible here"))
+
+
+_ALL_PARTS = "AUTORESEARCH_TEST_ALL_PARTS"
+"""Set where every system package is installed: then a test that skips for want of one fails."""
+_WANTS_A_PACKAGE = ("Debian package", "there is no program bwrap")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip into a failure where what it wants should be there."""
+    report = yield
+    reason = str(report.longrepr)
+    if report.skipped and _ALL_PARTS in os.environ and any(words in reason for words in _WANTS_A_PACKAGE):
+        report.outcome = "failed"
+        report.longrepr = f"{_ALL_PARTS} is set, and this test skipped: {reason}"
+    return report

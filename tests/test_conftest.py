@@ -74,3 +74,28 @@ def test_torch_has_one_thread() -> None:
     """Tests train on one thread; two at a time would only measure each other."""
     torch = pytest.importorskip("torch")
     assert torch.get_num_threads() == 1
+
+
+SKIPS = '''
+import pytest
+
+def test_wants_a_package():
+    """Needs a server."""
+    pytest.skip("Dovecot is not installed (Debian package dovecot-imapd)")
+
+def test_wants_a_gpu():
+    """Needs a card."""
+    pytest.skip("needs a CUDA device")
+'''
+
+
+def test_where_all_packages_are_a_skip_for_want_of_one_fails(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that says it has every part cannot leave a test out for lack of one; others skip with a reason."""
+    pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyfile(SKIPS)
+    monkeypatch.delenv("AUTORESEARCH_TEST_ALL_PARTS", raising=False)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(skipped=2)
+    monkeypatch.setenv("AUTORESEARCH_TEST_ALL_PARTS", "1")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(skipped=1, failed=1)
