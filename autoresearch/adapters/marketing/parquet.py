@@ -138,9 +138,10 @@ def connect(threads: int = 2, memory_mb: int = 1000) -> duckdb.DuckDBPyConnectio
         "threads": threads,
         "memory_limit": f"{memory_mb}MB",
         "preserve_insertion_order": False,
-        "enable_progress_bar": False,
     }
-    return duckdb.connect(config=settings)
+    connection = duckdb.connect(config=settings)
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _once(records: events.Records) -> events.Records:
