@@ -9,6 +9,8 @@ from autoresearch.adapters.marketing.commands.forget import forget
 from autoresearch.adapters.marketing.commands.import_ import import_
 from autoresearch.adapters.marketing.commands.map import map_
 from autoresearch.adapters.marketing.commands.plan import plan
+from autoresearch.adapters.marketing.commands.replies import replies
+from autoresearch.adapters.marketing.commands.send import send
 from autoresearch.adapters.marketing.commands.serve import kill, serve
 from autoresearch.adapters.marketing.commands.totals import totals
 
@@ -24,4 +26,6 @@ app.command()(totals)
 app.command("map")(map_)
 app.command("import")(import_)
 app.command()(export)
+app.command()(send)
+app.command()(replies)
 app.command()(forget)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from autoresearch.adapters.marketing import assignment, events
-from autoresearch.adapters.marketing.counting import holdout_key
+from autoresearch.adapters.marketing.counting import counter_of, holdout_key
 from autoresearch.adapters.marketing.email import message, suppression
 from autoresearch.adapters.marketing.email.journal import Journal, Mail
 from autoresearch.adapters.marketing.email.recipients import Recipient, read_recipients
@@ -26,6 +26,7 @@ from autoresearch.adapters.marketing.email.settings import SMTP_PASSWORD, SURFAC
 from autoresearch.adapters.marketing.live import LiveFolder, LiveTest, Surface
 from autoresearch.adapters.marketing.wording import Copy
 from autoresearch.core import EnvironmentNotReadyError, UsageError
+from autoresearch.core.decision.gates import ceiling_gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -137,9 +138,10 @@ class Mailing:
         """Return who would be written to now.
 
         Raises:
-            UsageError: If no test is live, the kill switch is on or the recipients' file is broken.
+            UsageError: If no test is live, the kill switch is on, the recipients' file is broken, or an arm does harm.
         """
         test, _ = self._test()
+        self._refuse_harm(test)
         recipients = read_recipients(self.settings.recipients)
         left_out: Counter[str] = Counter()
         mails = list(self._open_mails(test, recipients.rows, left_out))
@@ -221,6 +223,21 @@ class Mailing:
                 "autoresearch run makes one; leave it running, and send in another terminal."
             )
         return state.tests[SURFACE], state.surfaces[SURFACE]
+
+    def _refuse_harm(self, test: LiveTest) -> None:
+        """Raise where an arm is above a guardrail's ceiling by what is known now; the run waits until units matured."""
+        rails = [rail for rail in self.campaign.guardrails if rail.ceiling is not None]
+        counter = counter_of(self.live.events, test, [rail.name for rail in rails])
+        counter.update()
+        for rail in rails:
+            assert rail.ceiling is not None
+            for arm in counter.count(rail.name, now=self.now(), window=None).arms:
+                gate = ceiling_gate(arm.n, arm.total, rail.ceiling, name=rail.name)
+                if not gate.passed:
+                    raise UsageError(
+                        f"{gate.reason} That is arm {arm.arm} of {test.id}, and nothing more is sent for it.\n"
+                        "Find out why before anybody else is written to; autoresearch stop ends the test."
+                    )
 
     def _open_mails(
         self, test: LiveTest, recipients: tuple[Recipient, ...], left_out: Counter[str]

@@ -67,17 +67,21 @@ per_mailbox = 1000
 
     def start(self, test_id: str = "run/0001") -> LiveTest:
         """Make a test of another subject line live."""
-        for arm, subject in (("a", "Your rota in 25 minutes a week"), ("b", "Who plans your Saturdays?")):
-            (self.folder / arm).mkdir(exist_ok=True)
-            text = (self.folder / "copy.toml").read_text()
-            text = text.replace('subject = "Your rota in 25 minutes a week"', f'subject = "{subject}"', 1)
-            (self.folder / arm / "copy.toml").write_text(text)
+        self.write_arms()
         return self.live.start(
             LiveTest(
                 test_id, SURFACE, test_id, self.folder / "a", {"treatment": self.folder / "b"},
                 {"control": 0.5, "treatment": 0.5}, datetime.now(UTC),
             )
         )  # fmt: skip
+
+    def write_arms(self) -> None:
+        """Write the folders of two arms, `a` and `b`."""
+        for arm, subject in (("a", "Your rota in 25 minutes a week"), ("b", "Who plans your Saturdays?")):
+            (self.folder / arm).mkdir(exist_ok=True)
+            text = (self.folder / "copy.toml").read_text()
+            text = text.replace('subject = "Your rota in 25 minutes a week"', f'subject = "{subject}"', 1)
+            (self.folder / arm / "copy.toml").write_text(text)
 
     def mailing(self, journal: Journal, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Mailing:
         return Mailing(self.campaign, journal, now=now)

@@ -1,0 +1,208 @@
+"""`autoresearch marketing send` and `replies`, as a person types them."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autoresearch.adapters.marketing.commands import app
+from autoresearch.adapters.marketing.email import suppression
+from autoresearch.adapters.marketing.email.settings import IMAP_PASSWORD
+from autoresearch.adapters.marketing.email.source import EmailSource
+from autoresearch.adapters.marketing.site.server import Server
+from autoresearch.adapters.marketing.sources import create_source
+from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
+from tests.adapters.marketing.campaigns import edit
+from tests.adapters.marketing.email.answers import complaint, quoted, reply
+from tests.adapters.marketing.email.conftest import Office
+from tests.adapters.marketing.email.post_office import SECRET, Dovecot, free_port
+
+
+def run(*arguments: object, typed: str = "") -> str:
+    """Return what a command prints; its errors come as they are."""
+    done = CliRunner().invoke(app, [str(each) for each in arguments], input=typed, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def listed(office: Office) -> Iterator[Office]:
+    """An office whose unsubscribe addresses are answered by a real server."""
+    port = free_port()
+    edit(office.folder, "campaign.toml", "https://list.example.com", f"http://127.0.0.1:{port}")
+    office.start()
+    with Server(office.folder, port=port, workers=1):
+        yield office
+
+
+def test_a_dry_run_is_the_default(office: Office) -> None:
+    """Without --send it says who would get what by counts, shows a mail of each arm, and sends nothing."""
+    office.start()
+    suppression.suppress(
+        office.settings.shared, suppression.address_hash(office.settings.shared, "person1@company1.example"), "bounce"
+    )
+    said = run("send", "-c", office.folder)
+    assert "11 of 12 recipients are next" in said
+    assert "1 on the suppression list" in said
+    counts = [int(n) for n in re.findall(r"(?:control|treatment|holdout) (\d+)", said)]
+    assert sum(counts) == 11
+    assert "Subject: Your rota in 25 minutes a week" in said
+    assert "Subject: Who plans your Saturdays?" in said
+    assert "12 Example Street" in said
+    assert "Nothing was sent" in said
+    assert "company" not in said
+    assert office.recipients() == []
+
+
+def test_sending_through_the_command_and_leaving_by_one_click(listed: Office) -> None:
+    """The typed number sends; a link of a mail unsubscribes by POST and not by GET, and the guardrail has it."""
+    edit(listed.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    said = run("send", "-c", listed.folder, "--send", typed="12\n")
+    assert "Sent 12 mails" in said
+    address, mail = listed.taker.mails[0]
+    url = mail["List-Unsubscribe"].split(">")[0][1:]
+    hashed = suppression.address_hash(listed.settings.shared, address)
+    with urllib.request.urlopen(url, timeout=10) as page:
+        assert b"<form" in page.read()
+    assert suppression.suppressed(listed.settings.shared) == frozenset()
+    with urllib.request.urlopen(url, data=b"List-Unsubscribe=One-Click", timeout=10) as page:
+        assert page.status == 200
+    assert suppression.suppressed(listed.settings.shared) == {hashed}
+    assert listed.converted("unsubscribe") == 1
+
+
+def test_a_company_leaves_as_the_unit_that_it_was_assigned_as(listed: Office) -> None:
+    """By domain the person is suppressed and the company's unit has the event."""
+    listed.set(assign_by="domain")
+    edit(listed.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    run("send", "-c", listed.folder, "--send", "--yes", 12)
+    url = listed.taker.mails[0][1]["List-Unsubscribe"].split(">")[0][1:]
+    urllib.request.urlopen(url, data=b"List-Unsubscribe=One-Click", timeout=10).close()
+    assert listed.converted("unsubscribe") == 1
+
+
+@pytest.mark.parametrize(("arguments", "typed"), [((), "11\n"), ((), "yes\n"), (("--yes", 11), "")])
+def test_a_wrong_number_sends_nothing(listed: Office, arguments: tuple[object, ...], typed: str) -> None:
+    """Only the number of recipients confirms, typed or given by a script."""
+    with pytest.raises(UsageError, match="12 mails would go out"):
+        run("send", "-c", listed.folder, "--send", *arguments, typed=typed)
+    assert listed.recipients() == []
+
+
+def test_nothing_is_sent_while_nobody_could_leave(office: Office) -> None:
+    """The unsubscribe address is visited before the first mail; where it does not answer none goes out."""
+    edit(office.folder, "campaign.toml", "https://list.example.com", f"http://127.0.0.1:{free_port()}")
+    office.start()
+    with pytest.raises(EnvironmentNotReadyError, match="Nobody could leave the list"):
+        run("send", "-c", office.folder, "--send", "--yes", 12)
+    assert office.recipients() == []
+
+
+def test_an_unsubscribe_address_in_the_open_is_refused(office: Office) -> None:
+    """RFC 8058 wants https."""
+    edit(office.folder, "campaign.toml", "https://list.example.com", "http://list.example.com")
+    office.start()
+    with pytest.raises(UsageError, match="https://"):
+        run("send", "-c", office.folder, "--send", "--yes", 12)
+
+
+def test_a_shared_suppression_list_must_be_named(office: Office) -> None:
+    """A campaign that forgot it would write to those who left another campaign's list."""
+    edit(office.folder, "campaign.toml", 'suppression = "../suppression"', "")
+    with pytest.raises(UsageError, match=r"\[site\] suppression is missing"):
+        run("send", "-c", office.folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("per_day = 1000", "per_day = 0", "per_day must be above 0"),
+        ('tls = "none"', 'tls = "maybe"', "tls must be one of"),
+        ("per_day = 1000", "per_week = 5", "per_week is unknown"),
+        ('kind = "email"', 'kind = "page"', "kind is page"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(office: Office, old: str, new: str, words: str) -> None:
+    """File, table and key are in the message."""
+    edit(office.folder, "campaign.toml", old, new)
+    with pytest.raises(UsageError, match=words):
+        _ = office.settings
+
+
+def test_the_run_sees_what_came_back(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From live test to totals: start, send, answer by mail, `replies`, look; a list that is used up ends it."""
+    monkeypatch.setenv(IMAP_PASSWORD, SECRET)
+    office.set(
+        imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="boss", classifier="rules"
+    )
+    edit(office.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    source = create_source(office.campaign, {})
+    assert isinstance(source, EmailSource)
+    source.prepare()
+    arms = office.folder / "a", office.folder / "b"
+    office.write_arms()
+    source.start(LiveExperiment("run/0001", *arms, {"control": 0.5, "treatment": 0.5}, datetime.now(UTC)))
+    office.send()
+    for number in range(5):
+        mail = office.taker.mails[number][1]
+        post_box.put("boss", reply(mail, quoted(mail, "Yes please, send me a price.")))
+    said = run("replies", "-c", office.folder)
+    assert "5 new answers, judged by rules" in said
+    assert "5 positive" in said
+    assert "company" not in said
+    later = datetime.now(UTC) + timedelta(days=8)
+    seen = EmailSource(office.campaign, now=lambda: later).look("run/0001")
+    assert sum(arm.total for arm in seen.arms) == 5
+    assert sum(arm.n for arm in seen.arms) == sum(seen.exposed.values()) == 12
+    assert seen.crossed == 0
+    assert seen.over is not None
+    assert "used up" in seen.over
+    soon = EmailSource(office.campaign).look("run/0001")
+    assert soon.over is None
+    assert sum(arm.n for arm in soon.arms) == 0
+    assert "0 new answers" in run("replies", "-c", office.folder)
+
+
+def test_complaints_stop_the_sending(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An arm above the ceiling of a guardrail is not sent on, days before its units are mature."""
+    monkeypatch.setenv(IMAP_PASSWORD, SECRET)
+    office.set(imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="harmed")
+    edit(office.folder, "campaign.toml", "per_day = 1000", "per_day = 10")
+    edit(office.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    office.start()
+    office.send()
+    for _, mail in office.taker.mails:
+        post_box.put("harmed", complaint(mail))
+    run("replies", "-c", office.folder)
+    with pytest.raises(UsageError, match="nothing more is sent"):
+        office.send(lambda: datetime.now(UTC) + timedelta(days=2))
+    assert len(office.recipients()) == 10
+
+
+def test_a_source_without_a_list_is_not_ready(office: Office) -> None:
+    """The recipients are read when a run begins, not when somebody wants to send."""
+    (office.folder / "recipients.csv").unlink()
+    with pytest.raises(UsageError, match=r"recipients\.csv"):
+        EmailSource(office.campaign).prepare()
+
+
+def test_replies_without_a_mailbox(office: Office) -> None:
+    """The key that is missing is named."""
+    with pytest.raises(UsageError, match="imap_host is missing"):
+        run("replies", "-c", office.folder)
+
+
+def test_accuracy_is_printed_without_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says on how many answers, how sure, and that common phrases are easier than people."""
+    monkeypatch.chdir(tmp_path)
+    said = run("replies", "--accuracy")
+    assert re.search(r"test: \d+ of \d+ right, \d+ % ?\(|test: \d+ of \d+ right, \d+%", said)
+    assert "hard:" in said
+    assert "expect less" in said
