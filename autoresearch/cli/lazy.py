@@ -35,6 +35,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "status": BuiltIn("status:status", "Show a run in figures."),
     "log": BuiltIn("log:log", "List the experiments of a run."),
     "show": BuiltIn("show:show", "Show everything about one experiment."),
+    "rollback": BuiltIn("rollback:rollback", "Take kept steps back; the incumbent before them is it again."),
     "checkout": BuiltIn("checkout:checkout", "Write the artifact of an experiment into a folder of its own."),
     "gc": BuiltIn("gc:gc", "Remove scratch files, and rejected candidates if asked."),
     "confirm": BuiltIn("confirm:confirm", "Measure the gain again, on data that no decision saw."),
@@ -49,6 +50,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "approve": BuiltIn("steer:approve", "Let a waiting experiment be measured."),
     "reject": BuiltIn("steer:reject", "Refuse a waiting experiment."),
     "note": BuiltIn("steer:note", "Tell the proposer something while the run goes on."),
+    "adapter": BuiltIn("adapter:app", "Write an adapter of your own, or check one."),
     "adapters": BuiltIn("adapters:adapters", "List the installed adapters and whether they work."),
     "doctor": BuiltIn("doctor:doctor", "Check this machine and say what to do."),
 }
@@ -149,8 +151,11 @@ def load(name: str) -> Any:
             loaded = find(COMMANDS, name).load()
         return typer.main.get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
     module, _, function = built_in.target.partition(":")
+    found = getattr(importlib.import_module(f"autoresearch.cli.{module}"), function)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command(name)(getattr(importlib.import_module(f"autoresearch.cli.{module}"), function))
+    alone.command(name)(found)
     return typer.main.get_command(alone)
 
 

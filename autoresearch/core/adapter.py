@@ -464,6 +464,26 @@ class Closes(Protocol):
 
 
 @runtime_checkable
+class RollsBack(Protocol):
+    """A live adapter that can show an earlier incumbent again at once."""
+
+    @property
+    def scope(self) -> Scope:
+        """Which files may change."""
+        ...
+
+    def roll_back(self, workspace: Workspace, artifact: Path, ended: str | None) -> None:
+        """Show the artifact in a folder to everybody; works without `prepare`.
+
+        Args:
+            workspace: Where the run lives.
+            artifact: Folder with the former incumbent.
+            ended: Id of a test in flight that ends without a verdict; None where there is none.
+        """
+        ...
+
+
+@runtime_checkable
 class OffersReadiness(Protocol):
     """Can say quickly that this machine will not do, before a workspace is made for it."""
 

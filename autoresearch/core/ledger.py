@@ -575,6 +575,17 @@ class Ledger:
             transaction.execute(statement)
             return _found(transaction, Experiment, experiment_id)
 
+    def take_back(self, experiment_id: int, reason: str) -> Experiment:
+        """Say of a kept experiment that it is kept no longer; the only change that a finished one ever sees."""
+        statement = (
+            update(Experiment)
+            .where(col(Experiment.id) == experiment_id, col(Experiment.outcome) == Outcome.KEPT.value)
+            .values(outcome=Outcome.REVERTED.value, reason=reason, kept_commit=None)
+        )
+        with self._write() as transaction:
+            transaction.execute(statement)
+            return _found(transaction, Experiment, experiment_id)
+
     def tried_fingerprints(self, run_id: str) -> set[str]:
         """Return the fingerprints of finished experiments, the baseline included, and of candidates that crashed."""
         finished = select(Experiment.fingerprint).where(

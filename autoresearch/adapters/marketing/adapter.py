@@ -143,6 +143,13 @@ class MarketingAdapter:
                 "--set anyway=yes"
             )
 
+    def roll_back(self, workspace: Workspace, artifact: Path, ended: str | None) -> None:
+        """Show an earlier copy to everybody, the permanent holdout excepted; no server needs to be up."""
+        source = create_source(Campaign.load(workspace.path), self._options)
+        if ended is not None:
+            source.finish(ended, kept=False)
+        source.show(artifact)
+
     def close(self) -> None:
         """Let go of what the source holds open."""
         if self._source is not None:

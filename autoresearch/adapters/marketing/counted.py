@@ -104,6 +104,12 @@ class CountsSource:
             verdict = "Show the treatment to everybody." if kept else "Show the control to everybody."
             (folder / "verdict.txt").write_text(verdict + "\n", encoding="utf-8")
 
+    def show(self, artifact: Path) -> None:
+        """Write down what should be shown, for whoever runs the tool."""
+        folder = self._handover("rolled-back")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(artifact / COPY_NAME, folder / COPY_NAME)
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -9,7 +9,7 @@ from autoresearch.adapters.marketing.campaign import Campaign, Keys, typed_table
 from autoresearch.adapters.marketing.replay import ReplaySource
 from autoresearch.adapters.marketing.sources import Seen
 from autoresearch.adapters.marketing.wording import Copy
-from autoresearch.core import LiveExperiment, Outcome
+from autoresearch.core import LiveExperiment
 
 KEYS: Keys = {"archive": str, "test": str, "slot": str, "days": int}
 """What `[replay]` of campaign.toml may hold."""
@@ -80,7 +80,9 @@ class ReplayedSource:
 
     def finish(self, experiment_id: str, *, kept: bool) -> None:
         """Nobody is being shown anything."""
-        self.replay.finish(experiment_id, Outcome.KEPT if kept else Outcome.REVERTED)
+
+    def show(self, artifact: Path) -> None:
+        """Nobody is being shown anything."""
 
     def close(self) -> None:
         """Nothing is held open."""

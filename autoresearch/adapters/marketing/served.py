@@ -106,5 +106,9 @@ class ServedSource:
         self.folder.finish(experiment_id, TREATMENT if kept else None, now=self.now())
         self._log.drop(test)
 
+    def show(self, artifact: Path) -> None:
+        """Make a copy the incumbent of the surface."""
+        self.folder.show(self._surface, artifact)
+
     def close(self) -> None:
         """Nothing is held open."""

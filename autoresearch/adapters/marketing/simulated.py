@@ -113,6 +113,10 @@ class SimulatedSource:
         self._served.now = lambda: now
         self._served.finish(experiment_id, kept=kept)
 
+    def show(self, artifact: Path) -> None:
+        """Make a copy the incumbent of the page."""
+        self._served.show(artifact)
+
     def close(self) -> None:
         """Stop the server; it ends with this process in any case."""
         if self._server is not None:

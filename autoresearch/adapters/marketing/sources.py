@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from autoresearch.core import ArmTotals, EnvironmentNotReadyError, LiveExperiment, UsageError
@@ -65,6 +66,10 @@ class Source(Protocol):
 
     def finish(self, experiment_id: str, *, kept: bool) -> None:
         """Stop the test; a kept treatment is what everybody sees from now on. Fine for a test that never started."""
+        ...
+
+    def show(self, artifact: Path) -> None:
+        """Show a copy to everybody, without a test."""
         ...
 
     def close(self) -> None:

@@ -317,3 +317,22 @@ def test_the_brief_tells_what_resonated(campaign: Path) -> None:
     later.prepare(Workspace(campaign))
     assert later.brief().startswith(bare)
     assert "What resonated in 3 finished tests" in later.brief()
+
+
+def test_a_rollback_shows_the_former_copy_and_ends_the_test(campaign: Path, tmp_path: Path) -> None:
+    """No server needs to be up; everybody outside the holdout sees the former copy, and no test runs any more."""
+    from autoresearch.adapters.marketing.campaign import Campaign
+    from autoresearch.adapters.marketing.live import LiveFolder
+    from autoresearch.adapters.marketing.served import ServedSource
+
+    edit(campaign / "campaign.toml", 'source = "simulated"', 'source = "site"')
+    text = (campaign / "copy.toml").read_text(encoding="utf-8")
+    for arm, slots in (("old", {}), ("new", {"cta": "Plan my first week"})):
+        Artifact({"copy.toml": set_slots(text, slots)}).write(tmp_path / arm)
+    source = ServedSource(Campaign.load(campaign))
+    source.show_original()
+    source.start(LiveExperiment("t", tmp_path / "old", tmp_path / "new", {"control": 0.5, "treatment": 0.5}, MONDAY))
+    create_adapter({}).roll_back(Workspace(campaign), tmp_path / "new", "t")
+    state = LiveFolder.of(campaign).read()
+    assert state.tests == {}
+    assert "Plan my first week" in (state.surfaces["page"].incumbent / "copy.toml").read_text(encoding="utf-8")
