@@ -10,7 +10,7 @@ from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
 from autoresearch.cli.place import opened, suffix
 from autoresearch.cli.render import Column, as_json, clean, effect, table
 from autoresearch.cli.reporter import reporter_for
-from autoresearch.cli.summary import headline
+from autoresearch.core.words import headline
 
 if TYPE_CHECKING:
     from autoresearch.core.adapter import Metric

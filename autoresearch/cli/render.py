@@ -13,6 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoresearch.core.words import ABSENT as ABSENT
+from autoresearch.core.words import clean as clean
+from autoresearch.core.words import duration as duration
+from autoresearch.core.words import effect as effect
+from autoresearch.core.words import effect_in_words as effect_in_words
+from autoresearch.core.words import money as money
+from autoresearch.core.words import number as number
+from autoresearch.core.words import probability as probability
+
 OUTCOME_STYLES: Mapping[str, str] = {
     "kept": "green",
     "reverted": "bright_black",
@@ -22,33 +31,7 @@ OUTCOME_STYLES: Mapping[str, str] = {
 }
 """Colours of the outcomes; the word is always there too."""
 
-ABSENT = "-"
-"""What a table shows where nothing was measured."""
-
-# Escape sequences as ECMA-48 forms them: strings (OSC, DCS, SOS, PM, APC) up to their end, CSI sequences, the rest.
-_SEQUENCE = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_DIRECTION = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str, *, lines: bool = False) -> str:
-    """Return text without control characters, escape sequences and marks that reorder what is shown.
-
-    Args:
-        text: Anything, however hostile.
-        lines: Keep line ends and tabs; otherwise all white space becomes single blanks, so that the text is one line.
-    """
-    text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
-    text = _DIRECTION.sub("", text)
-    if lines:
-        return _CONTROL.sub("", text.replace("\r", "\n"))
-    # White space first: a line end between two words becomes a blank, while a bell between two letters becomes nothing.
-    return " ".join(_CONTROL.sub("", " ".join(text.split())).split())
 
 
 def as_json(value: object) -> str:
@@ -63,53 +46,6 @@ def as_json_line(value: object) -> str:
 
 def _safe(text: str) -> str:
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-def number(value: float | None) -> str:
-    """Return a value of the metric with six digits; a dash where there is none."""
-    return ABSENT if value is None else f"{value:.6g}"
-
-
-def effect(value: float | None) -> str:
-    """Return an effect with its sign, positive where the candidate is better; a dash where there is none."""
-    return ABSENT if value is None else f"{value:+.3g}"
-
-
-def effect_in_words(value: float) -> str:
-    """Return an effect with what its sign means: `+0.012 better`, `-0.3 worse`."""
-    word = "better" if value > 0 else "worse" if value < 0 else "no difference"
-    return f"{effect(value)} {word}"
-
-
-def probability(value: float | None) -> str:
-    """Return a probability with two digits, never rounded to certainty; a dash where there is none."""
-    if value is None:
-        return ABSENT
-    return "<.01" if value < 0.01 else ">.99" if value > 0.99 else f"{value:.2f}"
-
-
-def money(usd: float) -> str:
-    """Return dollars: cents, or more digits where cents would hide that something was spent."""
-    return f"${usd:.4f}" if 0 < usd < 0.01 else f"${usd:.2f}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in the two largest units that it has.
-
-    Example:
-        >>> duration(0.25), duration(75), duration(7300)
-        ('0.2 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def clock(seconds: float) -> str:

@@ -25,8 +25,8 @@ from autoresearch.cli.render import (
     probability,
     table,
 )
-from autoresearch.cli.summary import metric_in_words
 from autoresearch.core.errors import UsageError
+from autoresearch.core.words import metric_in_words
 
 if TYPE_CHECKING:
     from autoresearch.core.adapter import Metric

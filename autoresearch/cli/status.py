@@ -9,7 +9,7 @@ import typer
 from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
 from autoresearch.cli.place import Place, opened, suffix
 from autoresearch.cli.render import as_json, clean, duration, fields, money, number
-from autoresearch.cli.summary import counts, headline, metric_in_words
+from autoresearch.core.words import counts, headline, metric_in_words
 
 if TYPE_CHECKING:
     from autoresearch.core.readmodel import RunStatus
