@@ -95,8 +95,8 @@ class Claude:
             reply = self._sender().messages.create(
                 model=self.name,
                 max_tokens=4_000,
-                system=_TASK,
-                messages=[{"role": "user", "content": f"----------\n{text}\n----------"}],
+                system=[{"type": "text", "text": _TASK}],
+                messages=[{"role": "user", "content": [{"type": "text", "text": f"----------\n{text}\n----------"}]}],
                 output_config={"format": {"type": "json_schema", "schema": _schema()}},
             )
         except anthropic.AnthropicError as error:
@@ -112,11 +112,21 @@ class Claude:
         return kind, self.name
 
     def _sender(self) -> Any:
+        import os
+
         import anthropic
 
+        from autoresearch.core.proposers.prices import is_loopback
+
         if self._client is None:
+            # A proxy that the environment names must not see what is meant for this machine.
+            here = is_loopback(os.environ.get("ANTHROPIC_BASE_URL", ""))
             try:
-                self._client = anthropic.Anthropic(max_retries=4, timeout=60.0)
+                self._client = anthropic.Anthropic(
+                    max_retries=4,
+                    timeout=60.0,
+                    http_client=anthropic.DefaultHttpxClient(trust_env=False) if here else None,
+                )
             except anthropic.AnthropicError as error:
                 raise EnvironmentNotReadyError(
                     f"The credentials of the Claude API cannot be read: {type(error).__name__}.\n"
