@@ -64,6 +64,7 @@ def _told(tally: Tally, judge: Judge) -> str:
         "addresses put on the suppression list": tally.suppressed,
         "messages that answer no mail of this campaign, left alone": tally.unjoined,
         "taken in before": tally.known,
+        "mails whose link a person clicked on, so far": tally.clicks,
     }
     return "\n".join([*lines, *(f"  {n:,} {what}" for what, n in more.items() if n)])
 

@@ -43,6 +43,13 @@ CREATE TABLE replies (
     judge TEXT NOT NULL,          -- what said so: structure, words, rules, or the model's name
     at REAL NOT NULL
 );
+CREATE TABLE clicks (            -- visits of links, see clicks.py
+    token TEXT NOT NULL,
+    link TEXT NOT NULL,
+    at REAL NOT NULL,
+    dropped INTEGER NOT NULL      -- number of the rule that says that no person made it
+);
+CREATE INDEX clicks_by_token ON clicks (token);
 CREATE TABLE folders (
     name TEXT PRIMARY KEY,        -- hash of server, user and folder
     validity INTEGER NOT NULL,
@@ -187,6 +194,22 @@ class Journal:
         )
         return dict(rows)
 
+    def add_click(self, token: str, link: str, at: float, dropped: int, *, most: int) -> None:
+        """Commit a visit of a mail's link, unless it has `most` already."""
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO clicks SELECT ?, ?, ?, ? WHERE (SELECT count(*) FROM clicks WHERE token = ?) < ?",
+                (token, link, at, dropped, token, most),
+            )
+
+    def clicks(self, campaign: str, before: float) -> list[tuple[str, str, float, str, float, int]]:
+        """Return (token, unit, sent, link, at, dropped) of the visits of mails whose last visit was before a moment."""
+        return self._db.execute(
+            "SELECT token, unit, mails.at, link, clicks.at, dropped FROM clicks JOIN mails USING (token) "
+            "WHERE campaign = ? AND token NOT IN (SELECT token FROM clicks WHERE at > ?) ORDER BY token, clicks.at",
+            (campaign, before),
+        ).fetchall()
+
     def read_to(self, folder: str) -> tuple[int, int]:
         """Return (validity, last message read) of an IMAP folder; (0, 0) before the first reading."""
         row = self._db.execute("SELECT validity, uid FROM folders WHERE name = ?", (folder,)).fetchone()
@@ -205,6 +228,7 @@ class Journal:
         with self._writing():
             mine = "SELECT token FROM mails WHERE address = ?"
             n = self._db.execute(f"DELETE FROM replies WHERE token IN ({mine})", (address,)).rowcount
+            n += self._db.execute(f"DELETE FROM clicks WHERE token IN ({mine})", (address,)).rowcount
             n += self._db.execute("DELETE FROM mails WHERE address = ?", (address,)).rowcount
         # What is deleted stays in the pages of the file until they are written again.
         self._db.execute("VACUUM")

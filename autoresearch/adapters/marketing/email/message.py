@@ -101,8 +101,17 @@ def tokens_in(secret: str, text: str) -> list[Token]:
     return list(found.values())
 
 
-def rendered_for(campaign: Campaign, copy: Copy, recipient: Recipient, unsubscribe_url: str) -> Rendered:
+def rendered_for(
+    campaign: Campaign, copy: Copy, recipient: Recipient, unsubscribe_url: str, landing_url: str = ""
+) -> Rendered:
     """Return a mail's parts for one recipient, checked as they are sent.
+
+    Args:
+        campaign: The campaign.
+        copy: The arm's texts.
+        recipient: To whom.
+        unsubscribe_url: Their address for leaving the list.
+        landing_url: Where the mail's link leads; empty: straight to the campaign's goal.
 
     Raises:
         UsageError: If the mail lacks postal address or unsubscribe line, or the template cannot be filled.
@@ -114,7 +123,9 @@ def rendered_for(campaign: Campaign, copy: Copy, recipient: Recipient, unsubscri
         campaign,
         copy,
         context=Context(
-            landing_url=campaign.goal.landing_url, unsubscribe_url=unsubscribe_url, first_name=recipient.first_name
+            landing_url=landing_url or campaign.goal.landing_url,
+            unsubscribe_url=unsubscribe_url,
+            first_name=recipient.first_name,
         ),
     )
     faults = mail_faults(campaign, rendered, unsubscribe_url)

@@ -9,6 +9,7 @@ Who wants no more mail is on the suppression list before anything else happens w
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from functools import cached_property
 
 from autoresearch.adapters.marketing import events
 from autoresearch.adapters.marketing.campaign import Campaign
-from autoresearch.adapters.marketing.email import reports, suppression, words
+from autoresearch.adapters.marketing.email import clicks, reports, suppression, words
 from autoresearch.adapters.marketing.email.classify import Judge, redacted
 from autoresearch.adapters.marketing.email.inbox import Arrived, Inbox, header
 from autoresearch.adapters.marketing.email.journal import Journal, Mail
@@ -34,6 +35,7 @@ EVENTS = {
     "unsubscribe": "unsubscribe",
     "complaint": "complaint",
     "bounce": "bounce",
+    "click": "click",
 }
 """Goal or guardrail by kind of answer; the other kinds are no events."""
 
@@ -51,6 +53,7 @@ class Tally:
         unsure: Answers in which no rule recognised anything; they are neutral for want of better.
         known: Messages that were taken in before.
         suppressed: Addresses put on the list.
+        clicks: Mails whose link a person clicked on, so far.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -58,6 +61,7 @@ class Tally:
     unsure: int = 0
     known: int = 0
     suppressed: int = 0
+    clicks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +87,24 @@ class Replies:
         journal: What was sent.
         judge: Says what people's words mean.
         settings: Its table [email]; None reads it.
+        now: The clock, in seconds since 1970.
     """
 
     def __init__(
-        self, campaign: Campaign, journal: Journal, judge: Judge, settings: EmailSettings | None = None
+        self,
+        campaign: Campaign,
+        journal: Journal,
+        judge: Judge,
+        settings: EmailSettings | None = None,
+        *,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.campaign = campaign
         self.settings = settings or EmailSettings.of(campaign)
         self.live = LiveFolder.of(campaign.folder)
         self.journal = journal
         self.judge = judge
+        self.now = now
         self.id = campaign_id(self.live)
         self._writer: events.EventWriter | None = None
 
@@ -105,23 +117,35 @@ class Replies:
             progress: Called with the number of messages looked at.
         """
         tally = Tally()
-        first = self.journal.first_mail(self.id)
-        if first is None:
-            return tally
-        key = hashlib.sha256(f"{self.id}\0{name}".encode()).hexdigest()[:32]
-        validity, after = self.journal.read_to(key)
-        if validity != inbox.validity:
-            after = 0
         try:
-            for done, arrived in enumerate(inbox.arrived(after, first), 1):
-                self.take(arrived, tally)
-                self.journal.set_read_to(key, inbox.validity, arrived.uid)
-                progress(done)
+            self.take_clicks(tally)
+            self._take_mails(inbox, name, tally, progress)
         finally:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
         return tally
+
+    def take_clicks(self, tally: Tally) -> None:
+        """Write the clicks of people; the same ones every time, and an event's id counts once."""
+        for unit, token, at in clicks.people_in(self.journal, self.id, self.now() - clicks.SETTLED):
+            tally.clicks += 1
+            if not self.journal.knows_reply(f"click/{token}"):
+                self._write(unit, "click", at, token)
+                self.journal.add_reply(f"click/{token}", token, "click", "rules", at)
+
+    def _take_mails(self, inbox: Inbox, name: str, tally: Tally, progress: Callable[[int], None]) -> None:
+        first = self.journal.first_mail(self.id)
+        if first is None:
+            return
+        key = hashlib.sha256(f"{self.id}\0{name}".encode()).hexdigest()[:32]
+        validity, after = self.journal.read_to(key)
+        if validity != inbox.validity:
+            after = 0
+        for done, arrived in enumerate(inbox.arrived(after, first), 1):
+            self.take(arrived, tally)
+            self.journal.set_read_to(key, inbox.validity, arrived.uid)
+            progress(done)
 
     def take(self, arrived: Arrived, tally: Tally) -> None:
         """Take in one message. Idempotent."""

@@ -24,6 +24,7 @@ from autoresearch.adapters.marketing.email.journal import Journal, Mail
 from autoresearch.adapters.marketing.email.recipients import Recipient, read_recipients
 from autoresearch.adapters.marketing.email.settings import SMTP_PASSWORD, SURFACE, EmailSettings, MailServer, password
 from autoresearch.adapters.marketing.live import LiveFolder, LiveTest, Surface
+from autoresearch.adapters.marketing.site.links import signed_link
 from autoresearch.adapters.marketing.wording import Copy
 from autoresearch.core import EnvironmentNotReadyError, UsageError
 from autoresearch.core.decision.gates import ceiling_gate
@@ -334,7 +335,8 @@ class Mailing:
             folder = surface.original
         else:
             folder = surface.incumbent if planned.arm == REST else test.folder(planned.arm)
-        rendered = message.rendered_for(self.campaign, self._copy(folder), planned.recipient, url)
+        landing = self._landing_url(token)
+        rendered = message.rendered_for(self.campaign, self._copy(folder), planned.recipient, url, landing)
         return message.build(self.campaign, rendered, planned.recipient, token, url, self.now()).as_bytes()
 
     def _refused(self, row: Mail, error: Any, sent: Sent) -> None:
@@ -386,6 +388,12 @@ class Mailing:
     def _unsubscribe_url(self, address: str, unit_name: str) -> str:
         token = suppression.unsubscribe_token(self.live.secret, address, unit_name)
         return f"{self.settings.base_url}/unsubscribe/{token}"
+
+    def _landing_url(self, token: message.Token) -> str:
+        target = self.campaign.goal.landing_url
+        if not self.settings.track_clicks or not target:
+            return target
+        return f"{signed_link(self.live.secret, target, 'click', base_url=self.settings.base_url)}&m={token.text}"
 
     def _copy(self, folder: Path) -> Copy:
         if folder not in self._copies:

@@ -42,6 +42,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "again_after_days": _NUMBER,
     "classifier": str,
     "model": str,
+    "track_clicks": bool,
 }
 
 _PORTS = {
@@ -97,6 +98,7 @@ class EmailSettings:
         again_after_days: Days after which a later test may write to somebody again; None: each person once.
         classifier: `auto` (Claude where there is a key, else rules), `claude` or `rules`.
         model: Model that reads answers; empty: the default.
+        track_clicks: Whether the link of a mail leads through the site, which then counts clicks; see `clicks.py`.
         base_url: Public address of the site that takes unsubscribe requests; from [site].
         shared: Folder of the suppression list and of the record of what was sent; all campaigns of an organisation
             name the same in [site] suppression.
@@ -113,6 +115,7 @@ class EmailSettings:
     again_after_days: float | None = None
     classifier: str = "auto"
     model: str = ""
+    track_clicks: bool = False
     base_url: str = ""
 
     @classmethod
@@ -148,6 +151,7 @@ class EmailSettings:
             again_after_days=None if again is None else float(again),
             classifier=table.get("classifier", "auto"),
             model=table.get("model", ""),
+            track_clicks=table.get("track_clicks", False),
             base_url=base_url,
         )
 

@@ -24,7 +24,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from autoresearch.adapters.marketing import events
-from autoresearch.adapters.marketing.email import suppression
+from autoresearch.adapters.marketing.email import clicks, suppression
+from autoresearch.adapters.marketing.email.journal import Journal
+from autoresearch.adapters.marketing.email.message import tokens_in
 from autoresearch.adapters.marketing.events import Durability
 from autoresearch.adapters.marketing.live import CONTROL, LiveFolder
 from autoresearch.adapters.marketing.site import links
@@ -230,7 +232,10 @@ class Site:
         if not links.is_signed(self._live.secret, target, goal, query.get("sig", "")):
             return JSONResponse({"error": "This link was not made here."}, 400, _PRIVATE)
         visitor, unit = self._person(request)
-        if request.method == "GET":
+        if "m" in query:
+            for mail in tokens_in(self._live.secret, query["m"]):
+                self._visited(request, visitor, mail.text, clicks.GOAL)
+        elif request.method == "GET":
             await self._count(unit, goal, visitor)
         return RedirectResponse(target, 302, {**_PRIVATE, "referrer-policy": "no-referrer"})
 
@@ -320,13 +325,39 @@ class Site:
         if hashed is None:
             return HTMLResponse(_document("Unknown link", "<p>This link was not made here.</p>"), 404, _PRIVATE)
         if request.method != "POST":
+            self._visited(request, self._person(request)[0], hashed, clicks.LEAVE)
             form = '<form method="post"><button>Unsubscribe</button></form>'
             return HTMLResponse(_document("Unsubscribe", f"<p>Get no more mail from us?</p>{form}"), 200, _PRIVATE)
         await _body(request, self.settings.max_body)
-        suppression.suppress(self.settings.suppression or self._live.path / "suppression", hashed, "unsubscribe")
+        suppression.suppress(self._suppression, hashed, "unsubscribe")
         visitor = read_headers(request.scope["headers"], simulated=self.settings.simulated)
         await self._count(unit, "unsubscribe", visitor)
         return HTMLResponse(_document("Unsubscribed", "<p>You will get no more mail from us.</p>"), 200, _PRIVATE)
+
+    @property
+    def _suppression(self) -> Path:
+        return self.settings.suppression or self._live.path / "suppression"
+
+    def _visited(self, request: Request, visitor: Visitor, whose: str, link: str) -> None:
+        """Write down that a mail's link was visited: of whom decides later, see email/clicks.py.
+
+        Args:
+            request: The visit.
+            visitor: What its headers say.
+            whose: The mail's token, or for the unsubscribe link the hash of the address.
+            link: `clicks.GOAL` or `clicks.LEAVE`.
+        """
+        if not (self._suppression / "mail.db").exists():
+            return  # nothing was sent from here
+        rule = clicks.rule_of_request(request.method, request.headers.get("user-agent", ""), robot=visitor.robot)
+        try:
+            with Journal(self._suppression) as journal:
+                sent = journal.last_to(whose) if link == clicks.LEAVE else journal.find(whose)
+                if sent is not None:
+                    clicks.record(journal, clicks.Click(sent.token, link, self.views.now_us(visitor) / 1e6, rule))
+        except EnvironmentNotReadyError as error:
+            # Whoever clicked must get there all the same.
+            self.views.report(str(error))
 
     async def _snippet_js(self, request: Request) -> Response:
         return Response(self._snippet, 200, {"cache-control": "public, max-age=300"}, "text/javascript; charset=utf-8")
