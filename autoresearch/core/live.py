@@ -82,6 +82,9 @@ def next_look(
             f"The test {test_id(experiment)} has the arms {', '.join(ARMS)}, and the adapter reports "
             f"{', '.join(sorted(totals)) or 'none'}.\nThe adapter must report both, with 0 units where nobody came."
         )
+    before = looks_of(known)
+    if before:
+        totals = {arm.arm: _never_less(totals[arm.arm], arm) for arm in (before[-1].control, before[-1].treatment)}
     at = now()
     ledger.add_live_look(
         [
@@ -97,6 +100,14 @@ def next_look(
             for arm in ARMS
         ]
     )
+
+
+def _never_less(now: ArmTotals, before: ArmTotals) -> ArmTotals:
+    """Return totals that do not fall.
+
+    They would where a person was forgotten since the last look. What was counted stays in the sums, which name nobody.
+    """
+    return ArmTotals(now.arm, max(now.n, before.n), max(now.total, before.total), max(now.total_sq, before.total_sq))
 
 
 def looks_of(rows: Sequence[LiveLook]) -> tuple[Look, ...]:

@@ -40,6 +40,7 @@ class Crowd:
     crossed: list[int | None] = field(default_factory=list)
     arms: tuple[str, ...] = ("control", "treatment")
     most: int = 28
+    forgotten: int = 0
     wait: float = 0.0
 
     @property
@@ -63,7 +64,8 @@ class Crowd:
         for arm, rate in zip(self.arms, self.rates[experiment_id], strict=False):
             dice = random.Random(f"{experiment_id[-4:]}{arm}")
             converted = sum(dice.random() < rate for _ in range(n))
-            totals.append(ArmTotals(arm, n, converted, converted))
+            gone = self.forgotten if self.looks[experiment_id] == 2 else 0
+            totals.append(ArmTotals(arm, n - gone, converted - gone, converted - gone))
         return totals
 
     def finish(self, experiment_id: str, outcome: Outcome) -> None:
@@ -159,6 +161,24 @@ def test_a_stop_while_people_are_awaited_leaves_the_test_running(tmp_path: Path)
     assert len(crowd.rates) == 1 and crowd.finished == [("0001", Outcome.KEPT)]
 
 
+def test_a_new_run_ends_the_test_that_an_earlier_one_left_going(tmp_path: Path) -> None:
+    """Nobody would ever look at it again, and its surface could hold no other."""
+    root, crowd = make_workspace(tmp_path / "w", "0.05"), Crowd(wait=60)
+
+    def stop(number: int, name: str) -> None:
+        if (number, name) == (1, "observe"):
+            with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+                ledger.send(ledger.runs()[-1].id, "stop")
+
+    go(root, ["0.09"], crowd, experiments=1, reporter=Listening(on_phase=stop))
+    crowd.wait = 0.0
+    assert go(root, ["0.09"], crowd, experiments=1, new=True).status.kept == 1
+    assert crowd.finished == [("0001", Outcome.INCONCLUSIVE), ("0001", Outcome.KEPT)]
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        left = ledger.experiment(ledger.runs()[0].id, 1)
+    assert left is not None and left.outcome == "inconclusive" and "new run" in left.reason
+
+
 def test_arms_that_were_not_shown_are_refused(tmp_path: Path) -> None:
     """An adapter that reports other arms than the two is at fault, and nothing is booked."""
     root = make_workspace(tmp_path / "w", "0.05")
@@ -171,3 +191,10 @@ def test_repeated_measurements_rules_do_not_judge_people(tmp_path: Path, policy:
     """The policies of measured adapters are refused with the one that fits."""
     with pytest.raises(UsageError, match="arrives from people"):
         go(make_workspace(tmp_path / "w", "0.05"), ["0.09"], Crowd(), policy=policy, experiments=1)
+
+
+def test_a_person_forgotten_between_looks_breaks_nothing(tmp_path: Path) -> None:
+    """Sums never fall: they name nobody, and a race judges what was added."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    go(root, ["0.055"], Crowd(most=3, forgotten=PER_LOOK + 5), experiments=1)
+    assert experiments(root)[1].outcome == "inconclusive" and looks(root, 1) == 3

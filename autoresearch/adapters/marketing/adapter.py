@@ -328,9 +328,9 @@ def hopelessness(campaign: Campaign) -> str | None:
 
 
 def _increments(series: Sequence[Sequence[ArmTotals]]) -> Counts:
-    """Return what each look added to the cumulative totals of (control, treatment)."""
+    """Return what each look added to the cumulative totals of (control, treatment); a person forgotten adds nothing."""
     rows = [(0.0, 0.0, 0.0, 0.0), *((a.n, a.total, b.n, b.total) for a, b in series)]
-    steps = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(rows)]
+    steps = [[max(0.0, after - before) for before, after in zip(*pair, strict=True)] for pair in pairwise(rows)]
     return Counts.of(*map(list, zip(*steps, strict=True)))
 
 

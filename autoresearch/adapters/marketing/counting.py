@@ -231,9 +231,18 @@ def counter_of(folder: Path, test: LiveTest, goals: Sequence[str]) -> Counter:
     return Counter(folder, events.key(test.id), test.arms, goals, test.marks)
 
 
-def holdout_counter(folder: Path, surface: str, goals: Sequence[str]) -> Counter:
-    """Return a counter that compares the permanent holdout, which sees the original, with everybody else."""
-    return Counter(folder, holdout_key(surface), HOLDOUT_ARMS, goals)
+def holdout_counter(
+    folder: Path, surface: str, goals: Sequence[str], marks: Mapping[str, int] | None = None
+) -> Counter:
+    """Return a counter that compares the permanent holdout, which sees the original, with everybody else.
+
+    Args:
+        folder: The event log.
+        surface: Name of the surface.
+        goals: Names of the goals that are counted.
+        marks: Where reading begins: when what everybody sees last changed, so that the comparison is with the present.
+    """
+    return Counter(folder, holdout_key(surface), HOLDOUT_ARMS, goals, marks)
 
 
 def holdout_key(surface: str) -> int:

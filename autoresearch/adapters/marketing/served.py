@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,13 +10,26 @@ from pathlib import Path
 
 from autoresearch.adapters.marketing.campaign import COPY_NAME, Campaign
 from autoresearch.adapters.marketing.counting import EventLog
+from autoresearch.adapters.marketing.events import marks
 from autoresearch.adapters.marketing.live import TREATMENT, LiveFolder, LiveTest
 from autoresearch.adapters.marketing.site.pages import PAGE
 from autoresearch.adapters.marketing.sources import Seen
 from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
+from autoresearch.core.formats import write_by_rename
+
+CHANGED_NAME = "changed.json"
 
 LOOK_SECONDS = 3600.0
 """Between two looks. Looking oftener settles nothing sooner than people arrive."""
+
+
+def last_change(folder: LiveFolder) -> dict[str, int]:
+    """Return where the log stood when what everybody sees last changed; nothing before the first change."""
+    try:
+        found: dict[str, int] = json.loads((folder.path / CHANGED_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 class ServedSource:
@@ -104,11 +118,18 @@ class ServedSource:
         if test is None:
             return
         self.folder.finish(experiment_id, TREATMENT if kept else None, now=self.now())
+        if kept:
+            self._remember_change()
         self._log.drop(test)
 
     def show(self, artifact: Path) -> None:
         """Make a copy the incumbent of the surface."""
         self.folder.show(self._surface, artifact)
+        self._remember_change()
+
+    def _remember_change(self) -> None:
+        """Write down where the log stands now: the holdout is compared with what is shown from here on."""
+        write_by_rename(self.folder.path / CHANGED_NAME, json.dumps(marks(self.folder.events)))
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -26,7 +26,7 @@ class Totals:
         kept: Number of kept changes.
         believed: Product of the kept tests' lifts as measured; optimistic, since winners are lucky ones.
         shrunk: The same with the luck taken off each test by empirical Bayes over all tests of the run.
-        holdout: Lift of everybody else over the permanent holdout; None where it has no conversions yet.
+        holdout: Lift of everybody else over the permanent holdout since the last change; None where nobody converted.
         low: Lower end of the holdout's interval of 95 %; None where unbounded.
         high: Upper end.
         held_out: People in the holdout who are counted.
@@ -135,12 +135,14 @@ def shrunk_logs(logs: Sequence[tuple[float, float]], iterations: int = 100) -> l
 
 
 def _holdout(campaign: Campaign, now: datetime) -> tuple[ArmTotals, ArmTotals]:
-    """Return the totals of everybody else and of the permanent holdout."""
+    """Return the totals of everybody else and of the permanent holdout, since the last change of what is shown."""
     from autoresearch.adapters.marketing.counting import holdout_counter
     from autoresearch.adapters.marketing.live import LiveFolder
+    from autoresearch.adapters.marketing.served import last_change
     from autoresearch.adapters.marketing.site.pages import PAGE
 
-    counter = holdout_counter(LiveFolder.of(campaign.folder).events, PAGE, [campaign.goal.event])
+    folder = LiveFolder.of(campaign.folder)
+    counter = holdout_counter(folder.events, PAGE, [campaign.goal.event], last_change(folder))
     counter.update()
     window = timedelta(days=campaign.traffic.maturity_days)
     count = counter.count(campaign.goal.event, now=now, window=window, kind=campaign.metric.kind)
@@ -181,12 +183,12 @@ def in_words(found: Totals) -> str:
     lines.append(f"  as tested   {found.believed:+.1%}   optimistic: winners are lucky ones")
     lines.append(f"  shrunk      {found.shrunk:+.1%}   the luck taken off, by all tests of the run")
     if found.holdout is None:
-        lines.append("  holdout     not known yet: nobody in it has converted")
+        lines.append("  holdout     not known yet: since the last change nobody in it has converted")
     else:
         low, high = ("?" if bound is None else f"{bound:+.1%}" for bound in (found.low, found.high))
         lines.append(
             f"  holdout     {found.holdout:+.1%}   95 % from {low} to {high}; the original was seen by "
-            f"{found.held_out:,} people all along"
+            f"{found.held_out:,} people since the last change"
         )
     if found.truth is not None:
         lines.append(f"  truth       {found.truth:+.1%}   known, because these people are made up")
