@@ -108,7 +108,7 @@ class CommandAdapter:
         """
         root = workspace.path
         editable = self._editable(root)
-        links, shown = self._links(root)
+        links, shown = self._links(root, editable)
         store = root / STATE / "command"
         base = take_base(root, store, editable=editable, link=tuple(links), hashes=self._hashes)
         at_home = {name[2:]: Path(name).expanduser() for name in self.options.link if name.startswith("~/")}
@@ -130,7 +130,7 @@ class CommandAdapter:
             )
         return editable
 
-    def _links(self, root: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
+    def _links(self, root: Path, editable: Artifact) -> tuple[dict[str, Path], tuple[Path, ...]]:
         """Return relative path -> place of what is used where it lies, and all that must be shown for it."""
         links: dict[str, Path] = {}
         shown: list[Path] = []
@@ -139,6 +139,12 @@ class CommandAdapter:
             if not place.exists():
                 raise EnvironmentNotReadyError(
                     f"The option link names {name}, and there is no {place}.\nPut it there, or leave it out."
+                )
+            caught = [path for path in editable.files if (root / path).is_relative_to(place)]
+            if caught and place.is_relative_to(root):
+                raise UsageError(
+                    f"The option link names {name}, and {caught[0]} lies there and may change.\n"
+                    "Link what is beside it; a linked file is the same for every candidate."
                 )
             if place.is_relative_to(root):
                 links[place.relative_to(root).as_posix()] = place
@@ -227,7 +233,7 @@ class CommandAdapter:
             confinement=Confinement(
                 readable=ready.shown,
                 writable=(place,),
-                hidden=self._originals(ready, artifact),
+                hidden=(ready.root / STATE, *self._originals(ready, artifact)),
                 gpu=self.options.gpu or (run.device or "cpu").partition(":")[0] != "cpu",
             ),
         )
