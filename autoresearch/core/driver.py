@@ -30,6 +30,7 @@ from autoresearch.core.adapter import (
     OffersEstimate,
     OffersReadiness,
     OffersWorkspace,
+    Outcome,
     Prepares,
     RunContext,
     Split,
@@ -44,6 +45,7 @@ from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError
 from autoresearch.core.graph import READONLY_FILES, Reporter, Services, State, build_graph, request_for, tidy
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
+from autoresearch.core.live import finish as finish_test
 from autoresearch.core.proposers import Proposer
 from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
@@ -301,6 +303,8 @@ class _Driver:
         self.store = Store.open(self.layout.root)
         self.watch = fingerprints.Watch(self.adapter, self.adapter.scope, self.layout.root)
         self.judge = self.watch.look()
+        if earlier is None and isinstance(self.adapter, LiveAdapter):
+            self._end_earlier_tests(self.adapter, name)
         self.run = earlier or self._create_run(name, distribution, version)
         self.history = History(self.ledger, self.run.id).refresh()
         if earlier is not None:
@@ -434,6 +438,20 @@ class _Driver:
                 created=now,
             )
         )
+
+    def _end_earlier_tests(self, adapter: LiveAdapter, name: str) -> None:
+        """End what earlier runs left in front of people: only their own run would ever look at it again."""
+        rows = [row for run in self.ledger.runs() if run.adapter == name for row in self.ledger.experiments(run.id)]
+        for row in rows:
+            if row.outcome is not None or row.number == 0:
+                continue
+            finish_test(adapter, row, Outcome.INCONCLUSIVE)
+            self.ledger.finish_experiment(
+                row.id, outcome=Outcome.INCONCLUSIVE.value, reason="A new run began before it was decided."
+            )
+            self.reporter.say(
+                f"Experiment {row.number} of run {row.run_id} was still going on; it ends without a verdict."
+            )
 
     def _free_id(self, wanted: str) -> str:
         """Return the wanted id, numbered where a run of the same second, or a clock set back, already took it."""
