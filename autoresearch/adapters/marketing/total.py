@@ -137,12 +137,14 @@ def shrunk_logs(logs: Sequence[tuple[float, float]], iterations: int = 100) -> l
 def _holdout(campaign: Campaign, now: datetime) -> tuple[ArmTotals, ArmTotals]:
     """Return the totals of everybody else and of the permanent holdout, since the last change of what is shown."""
     from autoresearch.adapters.marketing.counting import holdout_counter
+    from autoresearch.adapters.marketing.email.settings import SURFACE
     from autoresearch.adapters.marketing.live import LiveFolder
     from autoresearch.adapters.marketing.served import last_change
     from autoresearch.adapters.marketing.site.pages import PAGE
 
+    surface = SURFACE if campaign.traffic.source == "email" else PAGE
     folder = LiveFolder.of(campaign.folder)
-    counter = holdout_counter(folder.events, PAGE, [campaign.goal.event], last_change(folder))
+    counter = holdout_counter(folder.events, surface, [campaign.goal.event], last_change(folder))
     counter.update()
     window = timedelta(days=campaign.traffic.maturity_days)
     count = counter.count(campaign.goal.event, now=now, window=window, kind=campaign.metric.kind)

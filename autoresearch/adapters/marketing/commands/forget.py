@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from autoresearch.adapters.marketing.commands.place import CampaignOption, layou
 
 
 def forget(
-    unit: Annotated[str, typer.Argument(help="The unit id: what the cookie ar_unit holds, or your own user id.")],
+    unit: Annotated[str, typer.Argument(help="What the cookie ar_unit holds, your own user id, or an e-mail address.")],
     workspace: CampaignOption = None,
 ) -> None:
     """Erase every event of a person, and keep a salted hash so that none is counted again."""
@@ -19,10 +20,33 @@ def forget(
     from autoresearch.adapters.marketing.live import LiveFolder
     from autoresearch.adapters.marketing.site.views import LOOK_SECONDS
 
-    live = LiveFolder.of(layout_of(workspace).root)
+    root = layout_of(workspace).root
+    live = LiveFolder.of(root)
+    if "@" in unit:
+        unit = _forget_mail(root, unit)
     key = live.unit_key(unit)
     erased = events.forget(live.events, [key])
     # A server that runs hears of it within LOOK_SECONDS and may have written until then.
     time.sleep(2 * LOOK_SECONDS)
     erased += events.erase(live.events, [key])
     typer.echo(f"Erased {erased} events of this person. Later ones are neither written nor counted.")
+
+
+def _forget_mail(root: Path, address: str) -> str:
+    """Erase an address from the record of mails, which keeps its salted hash on the suppression list; return its unit.
+
+    The company that an address was assigned with, where mails go out by domain, is not a person and stays.
+    """
+    from autoresearch.adapters.marketing.campaign import Campaign
+    from autoresearch.adapters.marketing.email import suppression
+    from autoresearch.adapters.marketing.email.journal import Journal
+    from autoresearch.adapters.marketing.email.settings import EmailSettings
+
+    shared = EmailSettings.of(Campaign.load(root)).shared
+    hashed = suppression.address_hash(shared, address)
+    # The list first: once the record is gone, it alone keeps the person from being written to again.
+    suppression.suppress(shared, hashed, "forgotten")
+    with Journal(shared) as journal:
+        erased = journal.forget(hashed)
+    typer.echo(f"Erased {erased} rows about this address; it is never written to again. Take it out of your files too.")
+    return hashed

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.email.classify import Accuracy, Judge
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def replies(
-    campaign: Annotated[Path, typer.Option("--campaign", "-c", help="The campaign folder.")] = Path(),
+    workspace: CampaignOption = None,
     accuracy: Annotated[
         bool, typer.Option("--accuracy", help="Say how often the judge of answers is right, and read no mail.")
     ] = False,
@@ -35,7 +36,7 @@ def replies(
     from autoresearch.adapters.marketing.email.settings import EmailSettings
     from autoresearch.core import UsageError
 
-    loaded = Campaign.load(campaign)
+    loaded = Campaign.load(layout_of(workspace).root)
     settings = EmailSettings.of(loaded)
     if settings.imap is None:
         raise UsageError(f"{loaded.path}: [email] imap_host is missing.\nName the server that answers arrive at.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.email.send import Mailing, Plan, Sent
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def send(
-    campaign: Annotated[Path, typer.Option("--campaign", "-c", help="The campaign folder.")] = Path(),
+    workspace: CampaignOption = None,
     really: Annotated[bool, typer.Option("--send", help="Send, after you typed the number of recipients.")] = False,
     yes: Annotated[
         int | None, typer.Option("--yes", min=1, help="For scripts, with --send: the number of recipients.")
@@ -26,7 +27,7 @@ def send(
     from autoresearch.adapters.marketing.email.send import Mailing
     from autoresearch.adapters.marketing.email.settings import EmailSettings
 
-    loaded = Campaign.load(campaign)
+    loaded = Campaign.load(layout_of(workspace).root)
     settings = EmailSettings.of(loaded)
     with Journal(settings.shared) as journal:
         mailing = Mailing(loaded, journal, settings)

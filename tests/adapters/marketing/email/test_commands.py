@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.adapters.marketing.commands import app
 from autoresearch.adapters.marketing.email import suppression
-from autoresearch.adapters.marketing.email.settings import IMAP_PASSWORD
+from autoresearch.adapters.marketing.email.journal import Journal
+from autoresearch.adapters.marketing.email.settings import IMAP_PASSWORD, EmailSettings
 from autoresearch.adapters.marketing.email.source import EmailSource
 from autoresearch.adapters.marketing.site.server import Server
 from autoresearch.adapters.marketing.sources import create_source
 from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
-from tests.adapters.marketing.campaigns import edit
+from tests.adapters.marketing.campaigns import edit, write_campaign
 from tests.adapters.marketing.email.answers import complaint, quoted, reply
 from tests.adapters.marketing.email.conftest import Office
 from tests.adapters.marketing.email.post_office import SECRET, Dovecot, free_port
@@ -48,7 +50,7 @@ def test_a_dry_run_is_the_default(office: Office) -> None:
     suppression.suppress(
         office.settings.shared, suppression.address_hash(office.settings.shared, "person1@company1.example"), "bounce"
     )
-    said = run("send", "-c", office.folder)
+    said = run("send", "-w", office.folder)
     assert "11 of 12 recipients are next" in said
     assert "1 on the suppression list" in said
     counts = [int(n) for n in re.findall(r"(?:control|treatment|holdout) (\d+)", said)]
@@ -64,7 +66,7 @@ def test_a_dry_run_is_the_default(office: Office) -> None:
 def test_sending_through_the_command_and_leaving_by_one_click(listed: Office) -> None:
     """The typed number sends; a link of a mail unsubscribes by POST and not by GET, and the guardrail has it."""
     edit(listed.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
-    said = run("send", "-c", listed.folder, "--send", typed="12\n")
+    said = run("send", "-w", listed.folder, "--send", typed="12\n")
     assert "Sent 12 mails" in said
     address, mail = listed.taker.mails[0]
     url = mail["List-Unsubscribe"].split(">")[0][1:]
@@ -82,7 +84,7 @@ def test_a_company_leaves_as_the_unit_that_it_was_assigned_as(listed: Office) ->
     """By domain the person is suppressed and the company's unit has the event."""
     listed.set(assign_by="domain")
     edit(listed.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
-    run("send", "-c", listed.folder, "--send", "--yes", 12)
+    run("send", "-w", listed.folder, "--send", "--yes", 12)
     url = listed.taker.mails[0][1]["List-Unsubscribe"].split(">")[0][1:]
     urllib.request.urlopen(url, data=b"List-Unsubscribe=One-Click", timeout=10).close()
     assert listed.converted("unsubscribe") == 1
@@ -92,7 +94,7 @@ def test_a_company_leaves_as_the_unit_that_it_was_assigned_as(listed: Office) ->
 def test_a_wrong_number_sends_nothing(listed: Office, arguments: tuple[object, ...], typed: str) -> None:
     """Only the number of recipients confirms, typed or given by a script."""
     with pytest.raises(UsageError, match="12 mails would go out"):
-        run("send", "-c", listed.folder, "--send", *arguments, typed=typed)
+        run("send", "-w", listed.folder, "--send", *arguments, typed=typed)
     assert listed.recipients() == []
 
 
@@ -101,7 +103,7 @@ def test_nothing_is_sent_while_nobody_could_leave(office: Office) -> None:
     edit(office.folder, "campaign.toml", "https://list.example.com", f"http://127.0.0.1:{free_port()}")
     office.start()
     with pytest.raises(EnvironmentNotReadyError, match="Nobody could leave the list"):
-        run("send", "-c", office.folder, "--send", "--yes", 12)
+        run("send", "-w", office.folder, "--send", "--yes", 12)
     assert office.recipients() == []
 
 
@@ -110,14 +112,14 @@ def test_an_unsubscribe_address_in_the_open_is_refused(office: Office) -> None:
     edit(office.folder, "campaign.toml", "https://list.example.com", "http://list.example.com")
     office.start()
     with pytest.raises(UsageError, match="https://"):
-        run("send", "-c", office.folder, "--send", "--yes", 12)
+        run("send", "-w", office.folder, "--send", "--yes", 12)
 
 
 def test_a_shared_suppression_list_must_be_named(office: Office) -> None:
     """A campaign that forgot it would write to those who left another campaign's list."""
     edit(office.folder, "campaign.toml", 'suppression = "../suppression"', "")
     with pytest.raises(UsageError, match=r"\[site\] suppression is missing"):
-        run("send", "-c", office.folder)
+        run("send", "-w", office.folder)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_the_run_sees_what_came_back(office: Office, post_box: Dovecot, monkeypa
     for number in range(5):
         mail = office.taker.mails[number][1]
         post_box.put("boss", reply(mail, quoted(mail, "Yes please, send me a price.")))
-    said = run("replies", "-c", office.folder)
+    said = run("replies", "-w", office.folder)
     assert "5 new answers, judged by rules" in said
     assert "5 positive" in said
     assert "company" not in said
@@ -167,7 +169,7 @@ def test_the_run_sees_what_came_back(office: Office, post_box: Dovecot, monkeypa
     soon = EmailSource(office.campaign).look("run/0001")
     assert soon.over is None
     assert sum(arm.n for arm in soon.arms) == 0
-    assert "0 new answers" in run("replies", "-c", office.folder)
+    assert "0 new answers" in run("replies", "-w", office.folder)
 
 
 def test_complaints_stop_the_sending(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +182,7 @@ def test_complaints_stop_the_sending(office: Office, post_box: Dovecot, monkeypa
     office.send()
     for _, mail in office.taker.mails:
         post_box.put("harmed", complaint(mail))
-    run("replies", "-c", office.folder)
+    run("replies", "-w", office.folder)
     with pytest.raises(UsageError, match="nothing more is sent"):
         office.send(lambda: datetime.now(UTC) + timedelta(days=2))
     assert len(office.recipients()) == 10
@@ -196,7 +198,7 @@ def test_a_source_without_a_list_is_not_ready(office: Office) -> None:
 def test_replies_without_a_mailbox(office: Office) -> None:
     """The key that is missing is named."""
     with pytest.raises(UsageError, match="imap_host is missing"):
-        run("replies", "-c", office.folder)
+        run("replies", "-w", office.folder)
 
 
 def test_accuracy_is_printed_without_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,3 +208,37 @@ def test_accuracy_is_printed_without_a_campaign(tmp_path: Path, monkeypatch: pyt
     assert re.search(r"test: \d+ of \d+ right, \d+ % ?\(|test: \d+ of \d+ right, \d+%", said)
     assert "hard:" in said
     assert "expect less" in said
+
+
+def test_forgetting_an_address(office: Office) -> None:
+    """Rows and events of the person are erased, and the next mail does not go out either."""
+    edit(office.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    office.start()
+    office.send()
+    before = office.exposed()
+    said = run("forget", "Person3@Company3.example", "-w", office.folder)
+    assert "Erased 1 rows" in said
+    assert "company" not in said.lower()
+    assert office.exposed() == before - 1 == 11
+    hashed = suppression.address_hash(office.settings.shared, "person3@company3.example")
+    with Journal(office.settings.shared) as journal:
+        assert journal.last_to(hashed) is None
+    assert hashed.encode() not in (office.settings.shared / "mail.db").read_bytes()
+    office.live.finish("run/0001")
+    office.start("run/0002")
+    office.send()
+    assert office.recipients().count("person3@company3.example") == 1
+
+
+def test_the_settings_in_a_new_campaign_are_right_once_uncommented(tmp_path: Path) -> None:
+    """What `init` writes as an example is a configuration that loads."""
+    folder = write_campaign(tmp_path / "new", "email")
+    text = (folder / "campaign.toml").read_text()
+    head, mark, example = text.partition("# [email]")
+    (folder / "campaign.toml").write_text(head + re.sub(r"^# ?", "", mark + example, flags=re.MULTILINE))
+    settings = EmailSettings.of(Campaign.load(folder))
+    server = settings.ready_to_send(folder)
+    assert (server.host, server.port, server.tls) == ("smtp.example.com", 587, "starttls")
+    assert settings.imap is not None
+    assert (settings.imap.port, settings.imap.tls, settings.imap.username) == (993, "implicit", "mara@example.com")
+    assert settings.shared == folder / "../suppression"
