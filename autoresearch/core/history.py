@@ -42,6 +42,12 @@ class History:
             self._sequence = experiment.sequence or self._sequence
         return self
 
+    def judged(self, *, live: bool = False) -> list[Experiment]:
+        """Return the experiments that later decisions know of, one for each entry of `Evidence.history`."""
+        if live:
+            return [row for row in self.experiments if memory.is_judged(row) and self.looks.get(row.id)]
+        return [row for row in self.experiments if memory.teaches(row, self.measurements[row.id])]
+
     def past(self) -> tuple[PastExperiment, ...]:
         """Return `memory.past_experiments` of this history."""
         return tuple(self._past)

@@ -530,6 +530,12 @@ class Ledger:
         with self._read() as transaction:
             return list(transaction.exec(query))
 
+    def in_flight(self, run_id: str) -> Experiment | None:
+        """Return the experiment of a run that has begun and not ended, None where there is none."""
+        query = select(Experiment).where(Experiment.run_id == run_id, col(Experiment.outcome).is_(None))
+        with self._read() as transaction:
+            return transaction.exec(query.order_by(col(Experiment.number).desc())).first()
+
     def finished_after(self, run_id: str, sequence: int) -> list[tuple[Experiment, list[MeasurementRow]]]:
         """Return the experiments of a run that finished after a sequence number, in order, with their measurements.
 

@@ -62,6 +62,16 @@ def undisturbed(rows: Sequence[MeasurementRow]) -> list[MeasurementRow]:
     return [row for row in rows if row.repair == last and row.disturbed is None]
 
 
+def is_judged(experiment: Experiment) -> bool:
+    """Whether an experiment ended by a policy's verdict, the baseline included."""
+    return experiment.outcome in _JUDGED
+
+
+def teaches(experiment: Experiment, rows: Sequence[MeasurementRow]) -> bool:
+    """Whether later decisions know of a finished experiment: it was judged, on a measurement of its candidate."""
+    return is_judged(experiment) and any(row.arm == "treatment" for row in undisturbed(rows))
+
+
 def looks_of(rows: Sequence[MeasurementRow]) -> tuple[Look, ...]:
     """Return the looks of one experiment, cumulative, in order; a look may add runs to either arm."""
     judged = undisturbed(rows)
@@ -116,7 +126,7 @@ class Record:
             self._replicates.add([(row.seed, row.value) for row in judged if row.arm == arm])
         self._estimate()
         looks = looks_of(rows)
-        if experiment.outcome in _JUDGED and looks and looks[-1].treatment.n > 0:
+        if teaches(experiment, judged):
             kept, block = experiment.outcome == Outcome.KEPT.value, self.block(experiment)
             self._blocks.setdefault(experiment.session_id, block)
             self.past = (*self.past, PastEvidence(looks[-1], kept, block, looks[:-1]))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from autoresearch.core import live as live_tests
 from autoresearch.core import memory
-from autoresearch.core.adapter import Split
-from autoresearch.core.decision import Policy
+from autoresearch.core.adapter import ArmTotals, Metric, Outcome, Split
+from autoresearch.core.decision import Evidence, Look, Noise, OffersInterval, Policy, Verdict
 from autoresearch.core.decision.policies import create_policy, policy_names
 from autoresearch.core.history import History
-from autoresearch.core.ledger import Claim, Experiment, Ledger, Run
+from autoresearch.core.ledger import Claim, Experiment, Ledger, Run, Totals
 
 INCUMBENT = "incumbent"
 """Subject of the claim about the incumbent; the others are about the experiment whose number they bear."""
@@ -94,13 +96,21 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
         policy: The run's policy; by default the one of the name that the ledger holds. What a policy that only the
             Python API was given believes can be told by that API alone.
     """
-    experiments = ledger.experiments(run.id)
-    totals = ledger.totals(run.id)
+    history = History(ledger, run.id).refresh()
     metric = memory.metric_from_json(run.metric)
-    if policy is None and run.policy in policy_names():
-        policy = create_policy(run.policy, run.policy_parameters)
-    claims = ledger.claims(run.id)
-    believed = History(ledger, run.id).refresh().belief(policy, metric)
+    believed = history.belief(policy or policy_of(run), metric)
+    return _status(ledger, run, history.experiments, believed, at_work=at_work)
+
+
+def policy_of(run: Run) -> Policy | None:
+    """Return the policy that a run names, with its parameters; None where only the Python API knows it."""
+    return create_policy(run.policy, run.policy_parameters) if run.policy in policy_names() else None
+
+
+def _status(
+    ledger: Ledger, run: Run, experiments: Sequence[Experiment], believed: memory.Belief, *, at_work: bool
+) -> RunStatus:
+    totals, claims = ledger.totals(run.id), ledger.claims(run.id)
     return RunStatus(
         run=run.id,
         adapter=run.adapter,
@@ -120,3 +130,161 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
         usd=totals.usd,
         seconds=totals.seconds,
     )
+
+
+# ---- A whole run, for pages that show it
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is believed of the incumbent after an experiment, judged on all that was known by then.
+
+    Attributes:
+        number: The experiment.
+        value: Believed value of the incumbent, in the metric's unit.
+        low: Lower end of the interval of 90 % for it, the baseline's mean taken as known; None where there is none.
+        high: Upper end.
+    """
+
+    number: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LivePoint:
+    """A live test at one look, everything cumulative.
+
+    Attributes:
+        look: From 1.
+        at: When it was taken.
+        control: Totals of the arm that shows the incumbent.
+        treatment: Of the arm that shows the candidate.
+        verdict: What the policy says of everything up to this look; a line that was crossed stays crossed.
+    """
+
+    look: int
+    at: datetime
+    control: ArmTotals
+    treatment: ArmTotals
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with everything that a report or a page shows; rows are the ledger's.
+
+    Attributes:
+        run: The run.
+        metric: What is measured.
+        status: The run in figures.
+        totals: What was done and spent, refused and failed proposals included.
+        experiments: Finished experiments in the order they finished, the baseline first.
+        in_flight: The experiment that has not ended; None where there is none.
+        looks: Experiment id -> cumulative looks of both arms: of every live test, or of every kept measured experiment.
+        standings: The believed incumbent at the baseline, at every keep and at points between, by number.
+        live: Whether the metric arrives from people.
+        noise: Spread between two measurements of one artifact; None where it is unknown.
+        claims: What `confirm` wrote down.
+        openings: How often the holdout was opened.
+        policy: The run's policy; None where only the Python API knows it.
+    """
+
+    run: Run
+    metric: Metric
+    status: RunStatus
+    totals: Totals
+    experiments: Sequence[Experiment]
+    in_flight: Experiment | None
+    looks: Mapping[int, Sequence[Look]]
+    standings: tuple[Standing, ...]
+    live: bool
+    noise: Noise | None
+    claims: tuple[Claim, ...]
+    openings: int
+    policy: Policy | None
+
+    @property
+    def kept(self) -> list[Experiment]:
+        """The kept experiments without the baseline."""
+        return [row for row in self.experiments if row.outcome == Outcome.KEPT.value and row.number > 0]
+
+    @property
+    def confirmed(self) -> frozenset[int]:
+        """Numbers of the experiments with a confirmed claim."""
+        return frozenset(claim.number for claim in self.claims if claim.outcome == "confirmed")
+
+
+MOST_STANDINGS = 300
+"""Points of the believed incumbent between keeps: more than a screen can tell apart."""
+
+
+def view_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = None) -> RunView:
+    """Return a whole run; arguments as for `status_of`."""
+    policy = policy or policy_of(run)
+    metric = memory.metric_from_json(run.metric)
+    history = History(ledger, run.id).refresh()
+    live = any(history.looks.values())
+    standings = _standings(history, policy, metric, live=live)
+    believed = history.belief(policy, metric)
+    return RunView(
+        run=run,
+        metric=metric,
+        status=_status(ledger, run, history.experiments, believed, at_work=at_work),
+        totals=ledger.totals(run.id),
+        experiments=history.experiments,
+        in_flight=ledger.in_flight(run.id),
+        looks=history.looks if live else _looks_of_kept(history),
+        standings=standings,
+        live=live,
+        noise=None if live or policy is None else history.evidence(metric).noise,
+        claims=tuple(ledger.claims(run.id)),
+        openings=len(ledger.fresh(run.id, Split.HOLDOUT.value)),
+        policy=policy,
+    )
+
+
+def _looks_of_kept(history: History) -> dict[int, tuple[Look, ...]]:
+    kept = [row.id for row in history.experiments if row.outcome == Outcome.KEPT.value]
+    return {id: memory.looks_of(history.measurements[id]) for id in kept}
+
+
+def _standings(history: History, policy: Policy | None, metric: Metric, *, live: bool) -> tuple[Standing, ...]:
+    """Return what the policy believes of the incumbent along the way, by the noise as it is known now."""
+    start = history.belief(None, metric).baseline
+    if policy is None or start is None:
+        return ()
+    sign, found = metric.direction.sign, []
+    for number, evidence in _along(history, metric, live=live):
+        gain = policy.believed_gain(evidence)
+        ends = policy.believed_interval(evidence) if isinstance(policy, OffersInterval) else None
+        low, high = sorted(start + sign * end for end in ends) if ends is not None else (None, None)
+        found.append(Standing(number, start + sign * gain, low, high))
+    return tuple(found)
+
+
+def _along(history: History, metric: Metric, *, live: bool) -> Iterator[tuple[int, Evidence]]:
+    """Yield (number, evidence up to it) at every keep and at points between, in order."""
+    known = Evidence(metric, ()) if live else history.evidence(metric)
+    judged = history.judged(live=live)
+    past = live_tests.past_evidence(history.experiments, history.looks) if live else known.history
+    step = max(1, len(judged) // MOST_STANDINGS)
+    for index, row in enumerate(judged):
+        if row.outcome == Outcome.KEPT.value or index % step == 0 or index == len(judged) - 1:
+            yield row.number, replace(known, history=past[: index + 1])
+
+
+def live_points(ledger: Ledger, view: RunView, experiment: Experiment, most: int = 60) -> tuple[LivePoint, ...]:
+    """Return a live test look by look; of more than `most` looks evenly chosen ones, the last among them."""
+    rows = ledger.live_looks(experiment.id)
+    looks, moments = live_tests.looks_of(rows), {row.look: row.at for row in rows}
+    if view.policy is None:
+        return ()
+    step = -(-len(looks) // most)
+    points = []
+    for index, (look, (_, at)) in enumerate(zip(looks, sorted(moments.items()), strict=True)):
+        if (len(looks) - 1 - index) % step == 0:
+            verdict = view.policy.decide(Evidence(view.metric, looks[: index + 1]))
+            points.append(LivePoint(index + 1, at, look.control, look.treatment, verdict))
+    return tuple(points)

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from autoresearch.core.adapter import ArmTotals, Metric
 
-__all__ = ["Decision", "Evidence", "Look", "Noise", "PastEvidence", "Policy", "Verdict"]
+__all__ = ["Decision", "Evidence", "Look", "Noise", "OffersInterval", "PastEvidence", "Policy", "Verdict"]
 
 
 class Decision(Enum):
@@ -160,4 +160,13 @@ class Policy(Protocol):
 
         In the metric's unit. Only `metric`, `noise` and `history` of the evidence are read.
         """
+        ...
+
+
+@runtime_checkable
+class OffersInterval(Protocol):
+    """A policy that can say how sure it is of the gain that it believes in."""
+
+    def believed_interval(self, evidence: Evidence) -> tuple[float, float] | None:
+        """Return the interval of 90 % around `believed_gain`, low end first; None where the evidence gives none."""
         ...

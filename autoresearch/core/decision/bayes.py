@@ -218,6 +218,17 @@ class BayesPolicy:
         scale = _scale(evidence)
         return _FOLDS.fold(evidence.history, scale, self._drifting).levels.gain * abs(scale.unit)
 
+    def believed_interval(self, evidence: Evidence) -> tuple[float, float] | None:
+        """Return the interval of 90 % around `believed_gain`: 1.645 standard deviations of the difference either way.
+
+        Raises:
+            ValueError: As `decide` does.
+        """
+        scale = _scale(evidence)
+        levels = _FOLDS.fold(evidence.history, scale, self._drifting).levels
+        middle, half = levels.gain * abs(scale.unit), _NINETY * levels.gain_sd * abs(scale.unit)
+        return middle - half, middle + half
+
 
 CLEAR = 0.98
 """Probability of being better from which on the incumbent is not checked before the candidate is kept."""
@@ -230,6 +241,9 @@ those. In simulation 0 and 1 lose 3 % of the gain where a few ideas are large or
 LEAN = 0.4
 """Where a doubtful candidate is not worth another run, it is kept if its probability of being better lies above so
 much of the way from `drop_below` to `keep_at`."""
+
+_NINETY = 1.6448536269514722
+"""95 % point of the standard normal: so many standard deviations either way hold 90 %."""
 
 _FOLDS = FoldCache()
 

@@ -95,6 +95,12 @@ class Levels:
         """Expected gain of the incumbent over the baseline."""
         return float(self.mean[INCUMBENT] - self.mean[BASELINE])
 
+    @property
+    def gain_sd(self) -> float:
+        """Standard deviation of that gain; 0 while the incumbent is the baseline."""
+        both = self.covariance[INCUMBENT, INCUMBENT] + self.covariance[BASELINE, BASELINE]
+        return math.sqrt(max(float(both - 2.0 * self.covariance[INCUMBENT, BASELINE]), 0.0))
+
     def moved(self, variance: float) -> Levels:
         """Return the belief after the machine may have moved, incumbent and baseline alike, by a normal amount."""
         covariance = self.covariance.copy()

@@ -179,6 +179,12 @@ class RacePolicy:
         kept = [past.look for past in evidence.history if past.kept and past.look.control.n and past.look.treatment.n]
         return sign * math.fsum(look.treatment.mean - look.control.mean for look in kept)
 
+    def believed_interval(self, evidence: Evidence) -> tuple[float, float] | None:
+        """Return what the filter of `bayes` says of values; None for live tests, whose intervals are test by test."""
+        if evidence.metric.kind is not MetricKind.VALUE or evidence.noise is None:
+            return None
+        return BayesPolicy().believed_interval(evidence)
+
     def _looks(self, metric: Metric) -> float:
         if self._max_looks is not None:
             return self._max_looks
