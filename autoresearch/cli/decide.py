@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from autoresearch.core.decision.race import Family, Judgement
     from autoresearch.core.decision.records import ProportionTable, ValueTable
 
+_PRIOR = "1,19"
+_LARGEST_LIFT = 10.0
+
 
 def decide(
     file: Annotated[
@@ -46,7 +49,7 @@ def decide(
     ] = None,
     prior: Annotated[
         str, typer.Option(metavar="A,B", help="Counts: successes and failures that the pooled rate begins with.")
-    ] = "1,19",
+    ] = _PRIOR,
     noise: Annotated[
         float | None,
         typer.Option(help="Values: standard deviation of a run, where it is known.", show_default=False),
@@ -71,9 +74,11 @@ def decide(
     if isinstance(table, ProportionTable):
         if noise is not None:
             raise typer.BadParameter("is for values; counts carry their own noise.", param_hint="--noise")
-        smallest = DEFAULT_LIFT if min_effect is None else min_effect
+        smallest = DEFAULT_LIFT if min_effect is None else _lift(min_effect)
         race = table.race(smallest, counts, lower_is_better=lower_is_better)
     else:
+        if prior != _PRIOR:
+            raise typer.BadParameter("is for counts; values have no rate to begin with.", param_hint="--prior")
         race, smallest = table.race(min_effect, noise, lower_is_better=lower_is_better)
     judgement = judge(race, alpha, beta)
     if json:
@@ -95,6 +100,16 @@ def _check_options(alpha: float, beta: float, min_effect: float | None, noise: f
     for name, value in (("--min-effect", min_effect), ("--noise", noise)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise typer.BadParameter(f"must be a number above 0, not {value:g}.", param_hint=name)
+
+
+def _lift(min_effect: float) -> float:
+    if min_effect >= _LARGEST_LIFT:
+        raise typer.BadParameter(
+            f"is a lift for counts, where 0.2 means 20 %, and {min_effect:g} means {100 * min_effect:g} %; it must be "
+            f"below {_LARGEST_LIFT:g}.",
+            param_hint="--min-effect",
+        )
+    return min_effect
 
 
 def _prior(text: str) -> tuple[float, float]:
@@ -234,7 +249,10 @@ def _data(table: ProportionTable | ValueTable, look: int) -> str:
         when = f", {table.dates[look]}" if table.dates[look] else ""
     else:
         looks = len(table.looks())
-        shown = [f"{arm.arm}: mean {arm.mean:.6g} of {arm.n}" for arm in table.looks()[look]]
+        arms_by_value = table.looks()[look]
+        # Six digits do where they tell the arms apart; latencies in nanoseconds need more.
+        alike = len({f"{arm.mean:.6g}" for arm in arms_by_value}) == 1
+        shown = [f"{arm.arm}: mean {arm.mean:.{12 if alike else 6}g} of {arm.n}" for arm in arms_by_value]
         when = ""
     return f"{'; '.join(shown)}; look {look + 1} of {looks}{when}"
 

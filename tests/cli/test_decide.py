@@ -218,6 +218,8 @@ BAD: list[tuple[str, str]] = [
     (f"{COUNTS}\n1,a,10,1\n1,,10,1\n", "Line 3: variant is empty"),
     (f"{COUNTS}\n1,a,9,1\n1,b,9,1\n1,c,9,1\n", "--treatment b, and once for each of the others"),
     ("date,variant,exposures,conversions,experiment_id\n1,a,9,1,x\n1,b,9,1,y\n", "2 experiments (x, y)"),
+    (f"{COUNTS}\n1,a,900,40\n2,b,900,70\n", "No date has people in both a and b"),
+    (f"{COUNTS}\n2026-03-01,a,900,40\n03/01/2026,b,900,70\n", "write their dates alike"),
     ("arm,value,arm\na,1,b\n", "names a column twice"),
     ("arm,value\na,1\nb,nan\n", "Line 3: value is nan"),
     ("arm,value\na,1\nb,inf\n", "Line 3: value is inf"),
@@ -265,6 +267,7 @@ def test_running_totals_that_cannot_be_get_a_sentence(tmp_path: Path, lines: str
         (("--beta", "-0.1"), "an error rate lies between 0 and 1"),
         (("--min-effect", "0"), "must be a number above 0"),
         (("--min-effect", "inf"), "must be a number above 0"),
+        (("--min-effect", "20"), "0.2 means 20 %"),
         (("--prior", "1"), "not of the form A,B"),
         (("--prior", "0,19"), "both counts must be above 0"),
         (("--noise", "1"), "is for values"),
@@ -280,6 +283,7 @@ def test_options_for_the_other_shape_or_unknown_arms(tmp_path: Path) -> None:
     """`--cumulative` with runs, and arms that the file does not have."""
     assert "--cumulative is for counts" in refused(tmp_path, RUNS, "--cumulative")
     assert "No arm is named 'z'; the file has old, new" in refused(tmp_path, RUNS, "--control", "z")
+    assert "is for counts" in refused(tmp_path, RUNS, "--prior", "2,98", code=2)
     assert "control and treatment at once" in refused(tmp_path, RUNS, "--control", "new", "--treatment", "new")
 
 
@@ -295,6 +299,18 @@ def test_a_perfect_repeat_is_decided(tmp_path: Path) -> None:
     """A metric without any noise is decided by any difference, without a division by zero."""
     found = decided(tmp_path, "arm,value\na,1\na,1\na,1\na,1\nb,2\nb,2\n", "--min-effect", "0.5")
     assert found["verdict"] == "keep" and math.isfinite(found["e_win"])
+
+
+def test_where_values_are_counted_from_changes_nothing(tmp_path: Path) -> None:
+    """A million added to every run leaves e-values and bounds, and both means are shown with the digits they need."""
+    values = [("old", 1.0), ("old", 1.02), ("old", 0.99), ("new", 1.05), ("new", 1.06), ("new", 1.04)]
+    shifted = "arm,value\n" + "".join(f"{arm},{1e6 + value / 16:.9f}\n" for arm, value in values)
+    plain = "arm,value\n" + "".join(f"{arm},{value / 16:.9f}\n" for arm, value in values)
+    near, far = decided(tmp_path, plain), decided(tmp_path, shifted)
+    assert far["verdict"] == near["verdict"] and far["looks"] == near["looks"]
+    for key in ("e_win", "e_lose", "lift", "lift_high"):
+        assert far[key] == pytest.approx(near[key], rel=1e-6), key
+    assert "old: mean 1000000.0627" in told(tmp_path, shifted)
 
 
 def test_run_takes_the_same_rates(hill: Path, here: Path) -> None:

@@ -73,18 +73,33 @@ class ValueTable:
     names: Names
     rows: tuple[tuple[bool, float], ...]
 
-    def looks(self, sign: float = 1.0) -> list[tuple[ArmTotals, ArmTotals]]:
-        """Return the cumulative totals of control and treatment after every row from which on both have runs."""
+    def looks(self, sign: float = 1.0, origin: float = 0.0) -> list[tuple[ArmTotals, ArmTotals]]:
+        """Return the cumulative totals of control and treatment after every row from which on both have runs.
+
+        Args:
+            sign: -1 negates the values.
+            origin: Is taken off each value first. Sums of squares of a million lose a spread of a thousandth, and
+                neither a difference nor a spread depends on where values are counted from.
+        """
         control, treatment = (ArmTotals(name, 0, 0.0, 0.0) for name in (self.names.control, self.names.treatment))
         looks = []
         for is_treatment, value in self.rows:
             if is_treatment:
-                treatment = _with(treatment, sign * value)
+                treatment = _with(treatment, sign * (value - origin))
             else:
-                control = _with(control, sign * value)
+                control = _with(control, sign * (value - origin))
             if control.n and treatment.n:
                 looks.append((control, treatment))
         return looks
+
+    def _origin(self) -> float:
+        """Return what to take off each value: the control's first, or nothing where every run repeats exactly.
+
+        Without a spread it is the size of the values that says what double precision could not have shown.
+        """
+        first = next(value for is_treatment, value in self.rows if not is_treatment)
+        noise = estimate_noise(self.looks(origin=first)[-1])
+        return first if noise is not None and noise.sd > 0 else 0.0
 
     def sd(self) -> float:
         """Return the standard deviation within the arms.
@@ -92,7 +107,7 @@ class ValueTable:
         Raises:
             UsageError: If no arm was measured twice.
         """
-        control, treatment = self.looks()[-1]
+        control, treatment = self.looks(origin=self._origin())[-1]
         noise = estimate_noise([control, treatment])
         if noise is None:
             raise UsageError(
@@ -119,7 +134,7 @@ class ValueTable:
         spread = self.sd()
         unit = spread if noise is None else noise
         smallest = unit if min_effect is None else min_effect
-        looks = self.looks(-1.0 if lower_is_better else 1.0)
+        looks = self.looks(-1.0 if lower_is_better else 1.0, self._origin())
         return ValueRace([t_statistic(*look) for look in looks], smallest, smallest / unit), smallest
 
 
@@ -277,6 +292,11 @@ def _proportion_table(
         if units == 0:
             raise UsageError(f"{name} has no exposures in the whole file; a decision compares two arms with people in.")
     a, b = ([looks[name, label] for label in dates] for name in (names.control, names.treatment))
+    if not any(n_a and n_b for (n_a, _), (n_b, _) in zip(a, b, strict=True)):
+        raise UsageError(
+            f"No date has people in both {names.control} and {names.treatment}, so nothing tells a better arm from a "
+            "better day.\nShow both in the same period, and write their dates alike."
+        )
     counts = Counts.of([n for n, _ in a], [x for _, x in a], [n for n, _ in b], [x for _, x in b])
     return ProportionTable(names, tuple(dates), counts)
 
