@@ -65,6 +65,9 @@ _KNOWN_COLUMNS = frozenset(
 _SQLITE = b"SQLite format 3\x00"
 _LARGEST = 64 * 1024 * 1024  # bytes; logs have kilobytes, and a wrong file should not fill the memory
 
+_LARGEST_VALUE = 1e100
+"""Squares of larger values come near the end of double precision."""
+
 _LOWER = frozenset(
     {"bpb", "loss", "nll", "perplexity", "ppl", "latency", "time", "duration", "runtime", "seconds", "sec", "ms", "us"}
     | {"µs", "ns", "error", "errors", "failures", "mse", "rmse", "mae", "wer", "cer", "size", "bytes", "kb", "mb", "gb"}
@@ -141,6 +144,8 @@ def read_log(path: Path, *, metric: str | None = None, run: str | None = None) -
         raise UsageError(f"{path} holds no line of a log.\nName the log that the tool wrote; known are:\n{_shapes()}")
     if first.lstrip().startswith("{"):
         log = _from_json_lines(path, text, run)
+    elif run is not None:
+        raise UsageError(f"{path} is a table, and a table holds one run.\nLeave --run out.")
     elif "\t" in first:
         log = _from_table(path, text, metric)
     elif {"number", "outcome", "value"} <= set(next(csv.reader([first]))):
@@ -203,6 +208,9 @@ def _from_table(path: Path, text: str, metric: str | None) -> ExperimentLog:
         if line.strip() and not line.lstrip().startswith("#")
     ]
     header = [cell.strip() for cell in lines[0][1].split("\t")]
+    twice = [name for name in dict.fromkeys(header) if header.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path} has the column {twice[0]} twice, and they may differ.\nRename or delete one of them.")
     column = _metric_column(path, header, metric)
     notes: list[str] = []
     rows = []
@@ -315,11 +323,16 @@ def _value(path: Path, line: int, cell: object, outcome: Outcome, notes: list[st
             raise UsageError(
                 f"{path}, line {line}: the value {_shown(str(cell))} is no number.\nCorrect the line."
             ) from error
+    if abs(number) > _LARGEST_VALUE and math.isfinite(number):
+        raise UsageError(
+            f"{path}, line {line}: the value {_shown(str(cell))} is larger than any measurement.\nCorrect the line."
+        )
     if math.isfinite(number):
         return number
     if outcome is Outcome.KEPT:
         raise UsageError(
-            f"{path}, line {line}: a kept row needs a finite value and has {_shown(str(cell))}.\n"
+            f"{path}, line {line}: a kept row needs a finite value and has "
+            f"{'none' if cell is None else _shown(str(cell))}.\n"
             "What came after it cannot be judged; correct the line, or cut the log there."
         )
     notes.append("reverted without a finite value (empty, nan or inf)")
@@ -386,7 +399,7 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             continue
         try:
             record = json.loads(content)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a ValueError that is no JSONDecodeError: a number too long
             raise UsageError(f"{path}, line {line}: this is no JSON: {_shown(content)}.\nCorrect the line.") from error
         if not isinstance(record, dict):
             raise UsageError(f"{path}, line {line}: an object was expected, not {_shown(content)}.")
@@ -449,7 +462,7 @@ def _from_our_lines(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]]
         outcome = _outcome(path, line, str(record.get("outcome")))
         if outcome is None:
             continue
-        measured = [_judged_value(path, line, m) for m in _judged(record.get("measurements", ()))]
+        measured = [_judged_value(path, line, m) for m in _judged(_measurements(path, line, record))]
         value = _value(path, line, record.get("value"), outcome, notes)
         runs = max(1, len(measured))
         label, description = str(record.get("number", "")), str(record.get("hypothesis", ""))
@@ -457,6 +470,23 @@ def _from_our_lines(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]]
         groups.append(tuple(measured))
     replicates = tuple(group for group in groups if len(group) > 1)
     return ExperimentLog("JSON lines (autoresearch export)", "", None, tuple(rows), _counted(notes), replicates)
+
+
+def _measurements(path: Path, line: int, record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the measurements of a record of ours.
+
+    Raises:
+        UsageError: If they are no list of objects, or one of them has a repair that is no number.
+    """
+    found = record.get("measurements", [])
+    if not isinstance(found, list) or not all(
+        isinstance(m, dict) and isinstance(m.get("repair", 0), int) for m in found
+    ):
+        raise UsageError(
+            f"{path}, line {line}: the measurements are not as autoresearch export writes them: {_shown(str(found))}.\n"
+            "Export the run again, or correct the line."
+        )
+    return found
 
 
 def _judged(measurements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -474,7 +504,7 @@ def _judged(measurements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 def _judged_value(path: Path, line: int, measurement: Mapping[str, Any]) -> float:
     value = measurement.get("value")
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise UsageError(f"{path}, line {line}: the measured value {_shown(str(value))} is no finite number.")
     return float(value)
 

@@ -130,7 +130,7 @@ def test_figures_stay_readable(tmp_path: Path) -> None:
         (("a\t1.0\t0\tkeep\tx", "b\tquick\t0\tkeep\ty"), "line 3: the value 'quick' is no number"),
         (("a\t1.0\t0\tkeep\tx", "b\tnan\t0\tkeep\ty"), "line 3: a kept row needs a finite value"),
         (("a\t1.0\t0\tkeep\tx", "b\t0.9\t0\tgreat\ty"), "line 3: the status 'great' is unknown"),
-        (("a\t1.0\t0\tkeep\tx", "b\t1.0\t0\tkeep\ty"), "state it (0 for a metric that always repeats)"),
+        (("a\t1.0\t0\tkeep\tx", "b\t1.0\t0\tkeep\ty"), "state it with --noise (0 for a metric that always repeats)"),
     ],
 )
 def test_a_log_that_cannot_be_audited_gets_a_sentence(tmp_path: Path, rows: tuple[str, ...], said: str) -> None:

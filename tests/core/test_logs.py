@@ -166,6 +166,12 @@ def test_lines_of_windows_a_mark_and_a_second_header(tmp_path: Path) -> None:
         ('{"status":"keep","metric":true}\n', "line 1: the value 'True' is no number"),
         ('{"type":"config"}\n{"status":"keep","run":1}\n', "line 2: the key metric is missing"),
         ('{"type":"config"}\n[1]\n', "line 2: an object was expected"),
+        (f'{{"type":"config"}}\n{{"status":"keep","metric":{"9" * 5000}}}\n', "line 2: this is no JSON"),
+        (f"{HEADER}a\t1e300\t0\tkeep\tx\n", "line 2: the value '1e300' is larger than any measurement"),
+        ("commit\tval_bpb\tval_bpb\tstatus\na\t1\t2\tkeep\n", "has the column val_bpb twice"),
+        ('{"number":0,"outcome":"kept","value":1.0,"measurements":5}\n', "line 1: the measurements are not as"),
+        ('{"number":0,"outcome":"kept","value":1.0,"measurements":[5]}\n', "line 1: the measurements are not as"),
+        ("number,outcome,value\n0,kept\n", "line 2: a kept row needs a finite value and has none"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, said: str) -> None:
@@ -201,6 +207,11 @@ def test_the_metric_column_can_be_named(tmp_path: Path) -> None:
     assert "Name it with --metric" in refused(
         tmp_path, "speed\theat\tstatus\n1\t2\tkeep\n".replace("status", "status\tcommit")
     )
+
+
+def test_a_table_has_no_runs_to_choose_from(tmp_path: Path) -> None:
+    """A run that is asked for and cannot be chosen is refused, not ignored."""
+    assert "Leave --run out" in refused(tmp_path, f"{HEADER}a\t1.0\t0\tkeep\tx\n", run="2")
 
 
 @pytest.mark.parametrize(

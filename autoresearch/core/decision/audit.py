@@ -222,7 +222,7 @@ def _ladder(observations: Sequence[Observation], values: Vector, noise: Noise | 
         if middle == 0.0:
             raise ValueError(
                 "at least half of the candidates repeat the incumbent's value exactly, so the log does not show its "
-                "noise; state it (0 for a metric that always repeats)"
+                "noise; state it with --noise (0 for a metric that always repeats)"
             )
         low, high = (factor * middle for factor in _LADDER)
         if noise is not None and noise.sd > 0:
