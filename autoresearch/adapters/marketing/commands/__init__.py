@@ -12,6 +12,7 @@ from autoresearch.adapters.marketing.commands.plan import plan
 from autoresearch.adapters.marketing.commands.replies import replies
 from autoresearch.adapters.marketing.commands.send import send
 from autoresearch.adapters.marketing.commands.serve import kill, serve
+from autoresearch.adapters.marketing.commands.suppress import suppress
 from autoresearch.adapters.marketing.commands.totals import totals
 
 app = typer.Typer(
@@ -28,4 +29,5 @@ app.command("import")(import_)
 app.command()(export)
 app.command()(send)
 app.command()(replies)
+app.command()(suppress)
 app.command()(forget)

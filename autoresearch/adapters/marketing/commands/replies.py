@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,8 @@ from autoresearch.adapters.marketing.commands.place import CampaignOption, layou
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.email.classify import Accuracy, Judge
     from autoresearch.adapters.marketing.email.replies import Tally
+
+_SHOWN = 20
 
 
 def replies(
@@ -61,13 +64,18 @@ def _told(tally: Tally, judge: Judge) -> str:
     lines = [f"{sum(tally.kinds.values()):,} new answers, judged by {judge.name}."]
     lines += [f"  {n:,} {kind}" for kind, n in tally.kinds.most_common()]
     more = {
-        "of the neutral ones no rule understood; --accuracy tells what that means": tally.unsure,
+        "of the neutral ones no rule understood: read them yourself, somebody may want to leave": len(tally.unsure),
         "addresses put on the suppression list": tally.suppressed,
         "messages that answer no mail of this campaign, left alone": tally.unjoined,
         "taken in before": tally.known,
         "mails whose link a person clicked on, so far": tally.clicks,
     }
-    return "\n".join([*lines, *(f"  {n:,} {what}" for what, n in more.items() if n)])
+    lines += [f"  {n:,} {what}" for what, n in more.items() if n]
+    if tally.unsure:
+        # The moment finds a message in a mailbox and says nothing about anybody.
+        moments = [datetime.fromtimestamp(at).strftime("%d %b %H:%M:%S") for at in tally.unsure[-_SHOWN:]]
+        lines.append(f"  not understood, by arrival: {', '.join(moments)}")
+    return "\n".join(lines)
 
 
 def _measure(classifier: str) -> None:

@@ -50,7 +50,7 @@ class Tally:
     Attributes:
         kinds: How many answers of each kind.
         unjoined: Messages that answer no mail of this campaign; nothing of them is kept.
-        unsure: Answers in which no rule recognised anything; they are neutral for want of better.
+        unsure: When answers arrived in which no rule recognised anything; they are neutral for want of better.
         known: Messages that were taken in before.
         suppressed: Addresses put on the list.
         clicks: Mails whose link a person clicked on, so far.
@@ -58,7 +58,7 @@ class Tally:
 
     kinds: Counter[str] = field(default_factory=Counter)
     unjoined: int = 0
-    unsure: int = 0
+    unsure: list[float] = field(default_factory=list)
     known: int = 0
     suppressed: int = 0
     clicks: int = 0
@@ -162,7 +162,7 @@ class Replies:
         if report is not None:
             kind, judge = report.kind, "structure"
         else:
-            kind, judge = self._judged(message, tally)
+            kind, judge = self._judged(message, arrived.at, tally)
         if kind in _LEAVES or (report is not None and report.permanent):
             self._suppress(message, joined, kind, report, tally)
         at = max(arrived.at, joined.mail.at + 1e-3 if joined.mail is not None else 0.0)
@@ -199,7 +199,7 @@ class Replies:
 
     # What it says
 
-    def _judged(self, message: Message, tally: Tally) -> tuple[str, str]:
+    def _judged(self, message: Message, at: float, tally: Tally) -> tuple[str, str]:
         subject = header(message, "Subject")
         if tokens_in(self.live.secret, subject) and "unsubscribe" in subject.casefold():
             return "unsubscribe", "words"  # the second address of List-Unsubscribe
@@ -211,7 +211,7 @@ class Replies:
             return "unsubscribe", "words"
         kind, judge = self.judge.judge(text) if text else ("neutral", "words")
         if judge.startswith("rules") and not said.sure:
-            tally.unsure += 1
+            tally.unsure.append(at)
         return kind, judge
 
     @cached_property

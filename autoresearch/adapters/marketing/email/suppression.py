@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from autoresearch.adapters.marketing.live import made_once
@@ -23,7 +24,12 @@ def address_hash(folder: Path, address: str) -> str:
 
     Upper and lower case are one, in the part before the @ too: a person who leaves means every spelling.
     """
-    return hashlib.sha256(f"{made_once(folder, 'salt')}\0{address.strip().casefold()}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{_salt(folder)}\0{address.strip().casefold()}".encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=16)  # a list of a hundred thousand asks for each of its addresses
+def _salt(folder: Path) -> str:
+    return made_once(folder, "salt")
 
 
 def suppress(folder: Path, hashed: str, reason: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from autoresearch.adapters.marketing.adapter import create_adapter
 from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.adapters.marketing.commands import app
 from autoresearch.adapters.marketing.email import suppression
@@ -20,7 +21,7 @@ from autoresearch.adapters.marketing.email.settings import IMAP_PASSWORD, EmailS
 from autoresearch.adapters.marketing.email.source import EmailSource
 from autoresearch.adapters.marketing.site.server import Server
 from autoresearch.adapters.marketing.sources import create_source
-from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
+from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, Outcome, UsageError, Workspace
 from tests.adapters.marketing.campaigns import edit, write_campaign
 from tests.adapters.marketing.email.answers import complaint, quoted, reply
 from tests.adapters.marketing.email.conftest import Office
@@ -242,3 +243,52 @@ def test_the_settings_in_a_new_campaign_are_right_once_uncommented(tmp_path: Pat
     assert settings.imap is not None
     assert (settings.imap.port, settings.imap.tls, settings.imap.username) == (993, "implicit", "mara@example.com")
     assert settings.shared == folder / "../suppression"
+
+
+def test_putting_somebody_on_the_list_by_hand(office: Office) -> None:
+    """Who said no by telephone is not written to; what is no address is refused, not taken for one."""
+    office.start()
+    run("suppress", "PERSON4@company4.example", "-w", office.folder)
+    with pytest.raises(UsageError, match="no @"):
+        run("suppress", "person5", "-w", office.folder)
+    office.send()
+    assert len(office.recipients()) == 11
+    assert "person4@company4.example" not in office.recipients()
+
+
+def test_what_no_rule_understood_is_shown_by_its_arrival(
+    office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person can find such answers in the mailbox, and nobody's address is printed."""
+    monkeypatch.setenv(IMAP_PASSWORD, SECRET)
+    office.set(imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="riddle")
+    office.start()
+    office.send()
+    post_box.put("riddle", reply(office.taker.mails[0][1], "How many times do I have to say it? Enough."))
+    said = run("replies", "-w", office.folder)
+    assert "1 of the neutral ones no rule understood" in said
+    assert f"{datetime.now().astimezone():%d %b}" in said
+    assert "@" not in said
+
+
+def test_the_adapter_runs_a_test_of_mails(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loop calls, in its order: prepare, start, observe, gates, finish; a kept copy is the incumbent."""
+    monkeypatch.setenv(IMAP_PASSWORD, SECRET)
+    office.set(imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="loop")
+    edit(office.folder, "campaign.toml", "maturity_days = 7.0", "maturity_days = 0.0")
+    edit(office.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
+    office.write_arms()
+    adapter = create_adapter({"anyway": "yes"})
+    adapter.prepare(Workspace(office.folder))
+    test = LiveExperiment(
+        "run/0001", office.folder / "a", office.folder / "b", {"control": 0.5, "treatment": 0.5}, datetime.now(UTC)
+    )
+    adapter.start(test)
+    assert office.recipients() == [], "a run writes to nobody"
+    office.send()
+    arms = adapter.observe("run/0001")
+    assert sum(arm.n for arm in arms) == 12
+    assert adapter.gates("run/0001", None).invalid is None
+    assert adapter.ending("run/0001") is not None
+    adapter.finish("run/0001", Outcome.KEPT)
+    assert "Who plans your Saturdays?" in (office.live.read().surfaces["email"].incumbent / "copy.toml").read_text()
