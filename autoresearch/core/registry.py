@@ -271,9 +271,10 @@ def _looks_live(adapter: object) -> bool:
     return not hasattr(adapter, "measure") and (hasattr(adapter, "observe") or hasattr(adapter, "start"))
 
 
-def state_of(entry: Registered, all_entries: list[Registered]) -> str:
-    """Return `ok`, or the first line of what is wrong with an adapter's entry point; imports it."""
-    owners = [other.distribution for other in all_entries if other.name == entry.name]
+def state_of(entry: Registered, all_entries: list[Registered], group: str = ADAPTERS) -> str:
+    """Return `ok`, or the first line of what is wrong with an entry point; imports it."""
+    owners = ["autoresearch itself"] if entry.name in BUILT_IN.get(group, ()) else []
+    owners += [other.distribution for other in all_entries if other.name == entry.name]
     if len(owners) > 1:
         return f"name claimed by {' and '.join(owners)}"
     try:

@@ -227,7 +227,8 @@ def test_adapters_are_listed_and_a_broken_one_shows_its_error(packages: Path) ->
     result = invoke("adapters", "--json")
     found = {item["name"]: item for item in json.loads(result.stdout)}
     assert result.exit_code == 0
-    assert found["hill"] == {"name": "hill", "distribution": "hill", "version": "1.0", "state": "ok", "error": None}
+    about = {"name": "hill", "distribution": "hill", "version": "1.0", "kind": "adapter"}
+    assert found["hill"] == about | {"state": "ok", "error": None}
     assert found["ruin"]["state"] == "broken" and "no_such_module" in found["ruin"]["error"]
     assert found["loud"]["state"] == "ok"
     text = invoke("adapters").stdout
