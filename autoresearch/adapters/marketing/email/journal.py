@@ -18,6 +18,9 @@ from types import TracebackType
 
 from autoresearch.core import EnvironmentNotReadyError
 
+NOT_UNDERSTOOD = "rules, not understood"
+"""Who judged an answer that no rule knows a word of."""
+
 _NAME = "mail.db"
 _VERSION = 1
 _SCHEMA = """
@@ -40,7 +43,7 @@ CREATE TABLE replies (
     id TEXT PRIMARY KEY,          -- hash of the Message-ID
     token TEXT,                   -- the mail that it answers
     kind TEXT NOT NULL,
-    judge TEXT NOT NULL,          -- what said so: structure, words, rules, or the model's name
+    judge TEXT NOT NULL,          -- what said so: structure, words, rules (see NOT_UNDERSTOOD), or the model's name
     at REAL NOT NULL
 );
 CREATE TABLE clicks (            -- visits of links, see clicks.py
@@ -209,6 +212,19 @@ class Journal:
             "WHERE campaign = ? AND token NOT IN (SELECT token FROM clicks WHERE at > ?) ORDER BY token, clicks.at",
             (campaign, before),
         ).fetchall()
+
+    def declined(self, campaign: str) -> frozenset[str]:
+        """Return the addresses that are left alone for what they answered.
+
+        Those who said no to this campaign, and those whose answer to any campaign nobody understood: some of them asked
+        to be left alone.
+        """
+        rows = self._db.execute(
+            "SELECT address FROM replies JOIN mails USING (token) "
+            "WHERE judge = ? OR (campaign = ? AND kind = 'negative')",
+            (NOT_UNDERSTOOD, campaign),
+        )
+        return frozenset(row[0] for row in rows)
 
     def read_to(self, folder: str) -> tuple[int, int]:
         """Return (validity, last message read) of an IMAP folder; (0, 0) before the first reading."""

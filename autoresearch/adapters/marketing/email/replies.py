@@ -22,7 +22,7 @@ from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.adapters.marketing.email import clicks, reports, suppression, words
 from autoresearch.adapters.marketing.email.classify import Judge, redacted
 from autoresearch.adapters.marketing.email.inbox import Arrived, Inbox, header
-from autoresearch.adapters.marketing.email.journal import Journal, Mail
+from autoresearch.adapters.marketing.email.journal import NOT_UNDERSTOOD, Journal, Mail
 from autoresearch.adapters.marketing.email.message import Token, tokens_in
 from autoresearch.adapters.marketing.email.send import campaign_id
 from autoresearch.adapters.marketing.email.settings import EmailSettings
@@ -212,6 +212,7 @@ class Replies:
         kind, judge = self.judge.judge(text) if text else ("neutral", "words")
         if judge.startswith("rules") and not said.sure:
             tally.unsure.append(at)
+            judge = NOT_UNDERSTOOD
         return kind, judge
 
     @cached_property

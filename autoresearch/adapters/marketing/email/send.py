@@ -246,6 +246,7 @@ class Mailing:
         no_more = suppression.suppressed(self.settings.shared)
         forgotten = events.forgotten(self.live.events)
         in_test, last = self.journal.addressed(self.id, test.id), self.journal.last_mails(self.id)
+        declined = self.journal.declined(self.id)
         again = self.settings.again_after_days
         before = -float("inf") if again is None else self.now().timestamp() - again * _DAY
         for recipient in recipients:
@@ -254,6 +255,8 @@ class Mailing:
                 left_out["on the suppression list"] += 1
             elif planned.unit in forgotten:
                 left_out["forgotten"] += 1
+            elif planned.address in declined:
+                left_out["said no, or something that nobody understood"] += 1
             elif planned.address in in_test or last.get(planned.address, -float("inf")) > before:
                 left_out["written to before"] += 1
             else:

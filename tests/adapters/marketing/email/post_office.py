@@ -129,6 +129,7 @@ ssl = yes
 ssl_cert = <{home}/cert.pem
 ssl_key = <{home}/key.pem
 disable_plaintext_auth = no
+auth_failure_delay = 0
 mail_location = maildir:{home}/mail/%u
 passdb {{
   driver = static

@@ -292,3 +292,21 @@ def test_the_adapter_runs_a_test_of_mails(office: Office, post_box: Dovecot, mon
     assert adapter.ending("run/0001") is not None
     adapter.finish("run/0001", Outcome.KEPT)
     assert "Who plans your Saturdays?" in (office.live.read().surfaces["email"].incumbent / "copy.toml").read_text()
+
+
+def test_who_declined_is_not_asked_again(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is who answered in words that nobody understood; the others are, once the days that are set have passed."""
+    monkeypatch.setenv(IMAP_PASSWORD, SECRET)
+    office.set(
+        imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="decliner", again_after_days=1
+    )
+    office.write_recipients([f"person{i}@company{i}.example" for i in range(4)])
+    office.start()
+    office.send()
+    for number, text in enumerate(("No thanks.", "Enough.", "Yes please.")):
+        post_box.put("decliner", reply(office.taker.mails[number][1], text))
+    run("replies", "-w", office.folder)
+    office.live.finish("run/0001")
+    office.start("run/0002")
+    office.send(lambda: datetime.now(UTC) + timedelta(days=2))
+    assert office.recipients()[4:] == ["person2@company2.example", "person3@company3.example"]
