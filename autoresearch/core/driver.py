@@ -50,7 +50,7 @@ from autoresearch.core.proposers import Proposer
 from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
 from autoresearch.core.store import Store
-from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings
+from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings, write_options
 
 POLL_SECONDS = 0.5
 """How often a paused or waiting run looks at the control table."""
@@ -415,6 +415,9 @@ class _Driver:
             )
         run_id = self._free_id(f"{name}-{now:%Y%m%d-%H%M%S}")
         commit = self.store.baseline(run_id, artifact, at=now)
+        if isinstance(self.adapter, WorksInCheckout) and self.layout.config == self.layout.config_inside:
+            # There the file is ours and came from flags: the run must be found again without giving them.
+            write_options(self.layout, self.settings.options)
         self.reporter.say(f"Run {run_id}: policy {self.policy.name}, proposals by {self.proposer.name}.")
         return self.ledger.add_run(
             Run(

@@ -272,6 +272,27 @@ def config_text(adapter: str, options: Mapping[str, str]) -> str:
     return tomlkit.dumps(document)
 
 
+def write_options(layout: Layout, options: Mapping[str, str]) -> None:
+    """Make `options` the table `[adapter]` of `autoresearch.toml`; everything else in the file stays.
+
+    Raises:
+        EnvironmentNotReadyError: If the file cannot be written.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(layout.config.read_text(encoding="utf-8"))
+    table = tomlkit.table()
+    for key, value in options.items():
+        table.add(key, value)
+    document["adapter"] = table
+    try:
+        layout.config.write_text(tomlkit.dumps(document), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"{layout.config} cannot be written: {error.strerror}.\nMake it writable and run again."
+        ) from error
+
+
 def find_workspace(given: Path | None, *, cwd: Path, adapter: str | None = None) -> Layout | None:
     """Return the workspace meant: the one given, else the current folder if it is one, else `./autoresearch-<adapter>`.
 

@@ -130,3 +130,13 @@ def test_flags_that_do_not_fit_are_refused(
     said = invoke(*arguments)
     assert said.exit_code in (1, 2) and sentence in " ".join(said.output.replace("│", " ").split())
     assert not (checkout / ".autoresearch" / "autoresearch.toml").exists()
+
+
+def test_new_flags_with_a_new_run_are_written_down(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare run goes on with what the last run began with, not with what the first one was given."""
+    monkeypatch.chdir(checkout)
+    invoke("run", *COMMAND, "--minimize", *QUICK, "-n", "0")
+    assert invoke("run", "--new", "--adapter", "command", "--maximize", *QUICK, "-n", "0").exit_code == 0
+    said = invoke("run", *QUICK, "-n", "1")
+    assert said.exit_code == 0, said.output
+    assert 'direction = "maximize"' in (checkout / ".autoresearch" / "autoresearch.toml").read_text()
