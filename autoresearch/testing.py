@@ -27,6 +27,7 @@ import io
 import itertools
 import math
 import statistics
+import subprocess
 import sys
 import tempfile
 import types
@@ -66,6 +67,7 @@ from autoresearch.core import (
     RunContext,
     Scope,
     Split,
+    WorksInCheckout,
     Workspace,
 )
 from autoresearch.core.artifact import in_scope
@@ -167,7 +169,7 @@ class _Fixtures:
         return {}
 
     def arrange(self, workspace: Path) -> None:
-        """Do what the workspace needs besides its files, such as `git init`."""
+        """Do what the workspace needs besides its files; where the adapter works in a checkout it is one already."""
 
     @pytest.fixture
     def workspace(
@@ -177,6 +179,8 @@ class _Fixtures:
         root = tmp_path / "workspace"
         root.mkdir()
         Artifact({**other_files, **_files(artifact, adapter.scope)}).write(root)
+        if isinstance(adapter, WorksInCheckout):
+            subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
         self.arrange(root)
         if isinstance(adapter, Adapter | Prepares):
             adapter.prepare(Workspace(root, options))

@@ -76,6 +76,10 @@ def check(
         Path | None,
         typer.Option(metavar="PATH", help="File or folder that cannot be measured.", show_default=False),
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with what else the workspace holds.", show_default=False),
+    ] = None,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -90,7 +94,11 @@ def check(
         )
     from autoresearch.testing import run_checks
 
-    kit = _kit(name, adapter_options(settings, None, None), {"artifact": artifact, "worse": worse, "broken": broken})
+    kit = _kit(
+        name,
+        adapter_options(settings, None, None),
+        {"artifact": artifact, "worse": worse, "broken": broken, "beside": beside},
+    )
     # What a stranger prints while it is measured must not end up in front of JSON.
     with contextlib.redirect_stdout(sys.stderr):
         found = run_checks(kit)
@@ -122,6 +130,7 @@ def _kit(name: str, options: Mapping[str, str], texts: Mapping[str, Path | None]
     import pytest
 
     from autoresearch.core import Adapter, registry
+    from autoresearch.core.sandbox import best_level
     from autoresearch.testing import AdapterConformance, LiveAdapterConformance
 
     first, _ = registry.create_adapter(name, options)
@@ -129,8 +138,9 @@ def _kit(name: str, options: Mapping[str, str], texts: Mapping[str, Path | None]
     members: dict[str, Any] = {
         "adapter": pytest.fixture(lambda self: registry.create_adapter(name, options)[0]),
         "options": pytest.fixture(lambda self: options),
+        "sandbox": pytest.fixture(lambda self: best_level().value),
     }
-    fixtures = {"artifact": "artifact", "worse": "worse_artifact", "broken": "broken_artifact"}
+    fixtures = {"artifact": "artifact", "worse": "worse_artifact", "broken": "broken_artifact", "beside": "other_files"}
     for flag, path in texts.items():
         if path is not None:
             members[fixtures[flag]] = _fixture(_read(path))

@@ -16,7 +16,7 @@ from autoresearch.adapters.marketing.wording import set_slots
 from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
 from autoresearch.core import Adapter, LiveAdapter, LiveExperiment, Workspace
 from autoresearch.testing import AdapterConformance, LiveAdapterConformance
-from tests.adapters.command.conftest import BENCH, OPTIONS, git
+from tests.adapters.command.conftest import BENCH, OPTIONS
 from tests.adapters.ml_training.conftest import cache, corpus, tiny_trainer
 
 __all__ = ["cache", "corpus"]  # fixtures
@@ -52,9 +52,6 @@ class TestCommand(AdapterConformance):
     def broken_artifact(self) -> str:
         return "STEPS = 400\n"
 
-    def arrange(self, workspace: Path) -> None:
-        git(workspace, "init", "--quiet")
-
 
 @pytest.mark.slow
 class TestMl(AdapterConformance):
@@ -75,7 +72,7 @@ class TestMl(AdapterConformance):
 
     @pytest.fixture
     def worse_artifact(self) -> str:
-        return tiny_trainer(lr="0.0")
+        return tiny_trainer(lr="10.0")
 
     @pytest.fixture
     def broken_artifact(self) -> str:

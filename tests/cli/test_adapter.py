@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 import tomllib
 from pathlib import Path
 
@@ -79,3 +80,17 @@ def test_an_unknown_adapter_or_path_is_a_sentence(hill: Path, here: Path) -> Non
     """Both are answered without a traceback."""
     assert "No adapter named 'mkt'" in invoke("adapter", "check", "mkt").output
     assert "There is no nowhere.py" in invoke("adapter", "check", "hill", "--worse", "nowhere.py").output
+
+
+def test_the_adapter_without_an_adapter_can_be_checked(here: Path) -> None:
+    """A command is held to the contract with its options, in a checkout that is made for it."""
+    (here / "beside").mkdir()
+    (here / "beside" / "bench.py").write_text("import conf\nprint(f'METRIC loss={abs(conf.WIDTH - 3)}')\n")
+    for name, text in {"good": "WIDTH = 4.0\n", "worse": "WIDTH = 9.0\n", "broken": "x\n"}.items():
+        (here / f"{name}.py").write_text(text)
+    texts = ["--artifact", "good.py", "--worse", "worse.py", "--broken", "broken.py", "--beside", "beside"]
+    command = {"edit": "conf.py", "measure": f"{sys.executable} bench.py", "metric": "loss", "direction": "minimize"}
+    settings = [word for item in command.items() for word in ("--set", "=".join(item))]
+    said = invoke("adapter", "check", "command", *texts, *settings)
+    assert said.exit_code == 0, said.output
+    assert "The contract is kept" in said.output
