@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,12 @@ class MarketingAdapter:
     Args:
         options: `kind` and `platform` of a new campaign; `seed` of simulated and replayed people; `anyway`: run a plan
             that the traffic cannot afford; `whole_weeks = no`: end tests in mid-week.
+        now: The clock.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._options = options
+        self._now = now
         self._campaign: Campaign | None = None
         self._source: Source | None = None
         self._brief: str | None = None
@@ -192,10 +194,10 @@ class MarketingAdapter:
             raise CandidateError(
                 "Both copies read the same, so nobody would see a difference; change a text in [slots]."
             )
-        if self._records(experiment.id).registered() is None:
-            self._records(experiment.id).register(self._registration(experiment), self.source.start(experiment))
-        else:
-            self.source.start(experiment)
+        records = self._records(experiment.id)
+        records.register(self._registration(experiment))
+        # Only now may anybody see it.
+        records.begin(self.source.start(experiment))
 
     def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
         """Return the totals of both arms, and keep what the gates will want to know."""
@@ -216,8 +218,14 @@ class MarketingAdapter:
         )
 
     def wait_seconds(self, experiment_id: str) -> float:
-        """Return what the source says."""
-        return self.source.wait_seconds(experiment_id)
+        """Return what is left of the source's wait since the last look, so that a run that comes back looks at once."""
+        wait = self.source.wait_seconds(experiment_id)
+        if not wait:
+            return 0.0
+        records = self._records(experiment_id)
+        looks = records.looks()
+        gone = (self._now() - (looks[-1].at if looks else records.began())).total_seconds()
+        return min(wait, max(0.0, wait - gone))
 
     def ending(self, experiment_id: str) -> str | None:
         """Return why the last look was the last."""
@@ -335,9 +343,9 @@ def _increments(series: Sequence[Sequence[ArmTotals]]) -> Counts:
 
 
 def _moment_of(looks: Sequence[Seen], crossed: Look) -> datetime:
-    """Return when a look was taken; the loop knows it by its totals."""
-    wanted = (crossed.control.n, crossed.treatment.n)
-    return next((seen.at for seen in looks if (seen.arms[0].n, seen.arms[1].n) == wanted), looks[-1].at)
+    """Return when a look was taken; the loop knows it by its totals, which do not fall where a person was forgotten."""
+    wanted = crossed.control.n + crossed.treatment.n
+    return next((seen.at for seen in looks if seen.arms[0].n + seen.arms[1].n >= wanted), looks[-1].at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,16 +358,36 @@ class Records:
 
     folder: Path
 
-    def register(self, plan: Mapping[str, Any], began: datetime) -> None:
-        """Write the plan before the first look; it is never written again."""
+    def register(self, plan: Mapping[str, Any]) -> None:
+        """Write the plan and its hash, before anybody is exposed; a plan that is written already stays.
+
+        Raises:
+            UsageError: If another plan is written there.
+        """
+        known = self.registered()
+        if known is None:
+            self._write({"plan": plan, "sha256": _sha256(json.dumps(plan, sort_keys=True)), "began": None})
+            return
+        # A release that writes down more than the one that began the test is no change of plan.
+        other = sorted(name for name, value in known["plan"].items() if name in plan and plan[name] != value)
+        if other:
+            raise UsageError(
+                f"This test was registered with another plan than the one at hand: {', '.join(other)} differs from "
+                f"{self.folder / 'plan.json'}.\nPut it back as it was, or begin a new run, which ends the test: --new"
+            )
+
+    def begin(self, began: datetime) -> None:
+        """Write down when the test began; the first time counts."""
+        known = self.registered()
+        assert known is not None, "a test is registered before it begins"
+        if known["began"] is None:
+            self._write({**known, "began": began.isoformat()})
+
+    def _write(self, content: Mapping[str, Any]) -> None:
         from autoresearch.core.formats import write_by_rename
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(plan, sort_keys=True)
-        write_by_rename(
-            self.folder / "plan.json",
-            json.dumps({"plan": plan, "sha256": _sha256(text), "began": began.isoformat()}, indent=1),
-        )
+        write_by_rename(self.folder / "plan.json", json.dumps(content, indent=1))
 
     def registered(self) -> dict[str, Any] | None:
         """Return the plan's file; None before it was written.
@@ -374,7 +402,7 @@ class Records:
         if _sha256(json.dumps(found["plan"], sort_keys=True)) != found["sha256"]:
             raise UsageError(
                 f"The plan {self.folder / 'plan.json'} was changed after its test began, and a plan that follows the "
-                "data proves nothing.\nPut it back, or end this test: autoresearch stop, then run --new."
+                "data proves nothing.\nPut it back as it was, or begin a new run, which ends the test: --new"
             )
         return found
 

@@ -92,9 +92,16 @@ def adapter(campaign: Path) -> MarketingAdapter:
     return made
 
 
-def begin(adapter: MarketingAdapter, looks: Sequence[Seen], slots: Mapping[str, str] | None = None) -> FakeSource:
+def begin(
+    adapter: MarketingAdapter,
+    looks: Sequence[Seen],
+    slots: Mapping[str, str] | None = None,
+    *,
+    source: FakeSource | None = None,
+    look: bool = True,
+) -> FakeSource:
     """Start the test `t` on a scripted source and take all its looks."""
-    source = FakeSource(looks)
+    source = source or FakeSource(looks)
     adapter._source = source
     folder = adapter.campaign.folder
     text = adapter.campaign.copy_path.read_text(encoding="utf-8")
@@ -105,7 +112,7 @@ def begin(adapter: MarketingAdapter, looks: Sequence[Seen], slots: Mapping[str, 
         "t", folder / "arms" / "c", folder / "arms" / "t", {"control": 0.5, "treatment": 0.5}, MONDAY
     )
     adapter.start(experiment)
-    for _ in looks:
+    for _ in looks if look else ():
         adapter.observe("t")
     return source
 
@@ -211,6 +218,14 @@ def test_a_verdict_waits_for_the_week_of_its_crossing(
     assert (hold is not None) == held
 
 
+def test_a_person_forgotten_since_moves_no_week(adapter: MarketingAdapter) -> None:
+    """The loop's sums never fall, those of the log do; a verdict must not wait for ever-later weeks because of it."""
+    looks = [seen(day) for day in range(1, 9)]
+    begin(adapter, looks)
+    crossed = Look(*arms(looks[1].arms[0].n + 1, 100.0, 120.0))
+    assert adapter.gates("t", crossed).hold is None
+
+
 def test_whole_weeks_may_be_switched_off(campaign: Path) -> None:
     """Then a verdict stands at the look that crossed the line."""
     made = create_adapter({"whole_weeks": "no"})
@@ -232,6 +247,44 @@ def test_a_plan_that_was_changed_after_the_start_proves_nothing(adapter: Marketi
         Records(path.parent).began()
 
 
+def test_the_plan_is_written_before_anybody_is_exposed(campaign: Path) -> None:
+    """Where the server learns of a test, its plan is on the disk with its hash already."""
+    made = create_adapter({})
+    made.prepare(Workspace(campaign))
+    path = campaign / ".autoresearch" / "marketing" / "looks" / "t" / "plan.json"
+    found: list[dict[str, object]] = []
+
+    class Source(FakeSource):
+        def start(self, experiment: LiveExperiment) -> datetime:
+            found.append(json.loads(path.read_text()))
+            return MONDAY
+
+    begin(made, [], source=Source())
+    assert found[0]["began"] is None and found[0]["sha256"]
+    assert Records(path.parent).began() == MONDAY
+
+
+def test_a_test_is_not_taken_up_under_another_plan(adapter: MarketingAdapter) -> None:
+    """Whatever way the plan came to differ, the test that was begun is not judged by it."""
+    begin(adapter, [])
+    with pytest.raises(UsageError, match="another plan than the one at hand: texts, treatment differs"):
+        begin(adapter, [], slots={"cta": "Try it with my team"})
+
+
+def test_a_run_that_comes_back_looks_when_the_next_look_is_due(campaign: Path) -> None:
+    """The wait counts from the last look, or from the beginning, and not from the moment of coming back."""
+    moment = [MONDAY]
+    made = MarketingAdapter({}, now=lambda: moment[0])
+    made.prepare(Workspace(campaign))
+    begin(made, [seen(1)], look=False)
+    assert made.wait_seconds("t") == 7.0
+    made.observe("t")
+    moment[0] = seen(1).at + timedelta(seconds=3)
+    assert made.wait_seconds("t") == 4.0
+    moment[0] = seen(1).at + DAY
+    assert made.wait_seconds("t") == 0.0
+
+
 def test_half_a_line_of_a_killed_run_is_left_out(adapter: MarketingAdapter) -> None:
     """The look that a kill cut short is taken again."""
     begin(adapter, [seen(1), seen(2)])
@@ -246,7 +299,7 @@ def test_half_a_line_of_a_killed_run_is_left_out(adapter: MarketingAdapter) -> N
 def test_the_source_is_told_how_it_ended(adapter: MarketingAdapter) -> None:
     """Kept treatments are shown to everybody, others to nobody."""
     source = begin(adapter, [seen(1, over="No more traffic.")])
-    assert adapter.ending("t") == "No more traffic." and adapter.wait_seconds("t") == 7.0
+    assert adapter.ending("t") == "No more traffic."
     adapter.finish("t", Outcome.KEPT)
     adapter.finish("u", Outcome.INVALID)
     assert source.finished == [("t", True), ("u", False)]
