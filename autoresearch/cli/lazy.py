@@ -41,6 +41,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "confirm": BuiltIn("confirm:confirm", "Measure the gain again, on data that no decision saw."),
     "calibrate": BuiltIn("calibrate:calibrate", "Measure the noise, and what it hides."),
     "compare": BuiltIn("compare:compare", "Let proposers or policies compete, and say which gains more."),
+    "report": BuiltIn("report:report", "Write a run as one file to look at: HTML or Markdown."),
     "export": BuiltIn("export:export", "Write the experiments as a table or as JSON lines."),
     "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),
     "decide": BuiltIn("decide:decide", "Judge two arms: keep, revert, or what is missing."),

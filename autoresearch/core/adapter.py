@@ -508,3 +508,52 @@ class KeepsOutputs(Protocol):
     def keep_outputs(self, scratch: Path, destination: Path) -> None:
         """Copy what should outlive the measurement from its scratch directory; called only for kept candidates."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A relative change with its interval, 0.1 for 10 % more; positive is better.
+
+    Attributes:
+        label: Of what.
+        value: The change; None where it is not known yet.
+        low: Lower end of its interval; None where unbounded or not known.
+        high: Upper end.
+        note: What must be said of it.
+    """
+
+    label: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """Something that a report of a run shows besides what every run has.
+
+    Attributes:
+        title: Its heading.
+        text: A paragraph.
+        estimates: Figures, drawn on one line beneath each other.
+        picture: An SVG document; empty for none. It is shown as an image, so nothing in it runs or is fetched.
+    """
+
+    title: str
+    text: str = ""
+    estimates: tuple[Estimate, ...] = ()
+    picture: str = ""
+
+
+@runtime_checkable
+class OffersReportSections(Protocol):
+    """Knows something of a run that the ledger alone does not show."""
+
+    def report_sections(self, workspace: Path, run_id: str) -> Sequence[ReportSection]:
+        """Return what a report should show; measure nothing and write nothing, the workspace may be read only.
+
+        Raises:
+            AutoresearchError: If it cannot be told; the report then shows the sentence instead.
+        """
+        ...
