@@ -314,11 +314,13 @@ class GateReport:
         invalid: Why nothing of this test can be believed: the split is broken, units saw both arms.
         harm: Which guardrail the treatment is shown to harm; the test ends without a keep.
         hold: Why a verdict must wait: half a week, outcomes still open. A line that was crossed stays crossed.
+        note: What must be said beside any verdict: that the arms were not drawn by chance, say.
     """
 
     invalid: str | None = None
     harm: str | None = None
     hold: str | None = None
+    note: str | None = None
 
 
 @runtime_checkable
@@ -400,6 +402,15 @@ class OffersFingerprint(Protocol):
 
     def evaluator_fingerprint(self) -> str:
         """Return a hash over evaluator code and data; values with different fingerprints are not comparable."""
+        ...
+
+
+@runtime_checkable
+class ExplainsFingerprint(Protocol):
+    """Can say what is behind a change of its fingerprint."""
+
+    def changed_since(self, fingerprint: str) -> Sequence[str]:
+        """Return the names of what differs from the evaluator of that fingerprint; empty where that is not known."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -131,6 +132,8 @@ def judge(
     report = GateReport()
     if isinstance(adapter, OffersGates):
         report = adapter.gates(test_id(experiment), _crossed(adapter.metric, policy, looks, verdict))
+    if report.note is not None:
+        verdict = replace(verdict, reason=f"{verdict.reason} {report.note}")
     if report.invalid is not None:
         return _replaced(verdict, Decision.REVERT, report.invalid), Outcome.INVALID
     if report.harm is not None:

@@ -136,6 +136,14 @@ def test_gates_cannot_be_argued_with(tmp_path: Path, report: GateReport, outcome
     assert (row.outcome, row.reason) == (outcome, reason) and looks(root, 1) == 1
 
 
+def test_what_must_be_said_beside_a_verdict_is_in_its_reason(tmp_path: Path) -> None:
+    """Whoever reads a keep reads what it rests on."""
+    root = make_workspace(tmp_path / "w", "0.05")
+    go(root, ["0.09"], Crowd(report=GateReport(note="Not drawn by chance.")), experiments=1)
+    kept = experiments(root)[1]
+    assert kept.outcome == "kept" and kept.reason is not None and kept.reason.endswith("Not drawn by chance.")
+
+
 def test_a_verdict_waits_for_its_week(tmp_path: Path) -> None:
     """While a gate holds, a line that was crossed keeps the test going; the traffic's end lifts the hold."""
     root = make_workspace(tmp_path / "w", "0.05")

@@ -12,7 +12,7 @@ from typing import Any
 
 from autoresearch.adapters.marketing import wording
 from autoresearch.adapters.marketing.campaign import BRAND_NAME, CAMPAIGN_NAME, COPY_NAME, FACTS_NAME, Campaign
-from autoresearch.adapters.marketing.sources import Seen, Source, create_source
+from autoresearch.adapters.marketing.sources import NOTES, Seen, Source, create_source
 from autoresearch.adapters.marketing.starter import workspace_files
 from autoresearch.core import (
     ArmTotals,
@@ -215,6 +215,7 @@ class MarketingAdapter:
             invalid=self._invalid(looks[-1]),
             harm=self._harm(looks),
             hold=self._hold(records, looks, crossed),
+            note=NOTES.get(self.source.label),
         )
 
     def wait_seconds(self, experiment_id: str) -> float:

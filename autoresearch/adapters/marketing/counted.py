@@ -11,7 +11,7 @@ from typing import Any
 
 from autoresearch.adapters.marketing.campaign import COPY_NAME, Campaign, Keys, typed_table
 from autoresearch.adapters.marketing.counts import Counts, read_csv, read_parquet
-from autoresearch.adapters.marketing.sources import Seen
+from autoresearch.adapters.marketing.sources import NOT_RANDOMISED, NOTES, Seen
 from autoresearch.core import ArmTotals, LiveExperiment, UsageError
 
 KEYS: Keys = {
@@ -85,7 +85,10 @@ class CountsSource:
         began = datetime.fromisoformat(
             json.loads((self._handover(experiment_id) / "test.json").read_text(encoding="utf-8"))["began"]
         )
-        arms = self._arms(experiment_id, began.date(), (now - timedelta(days=traffic.maturity_days)).date())
+        # Rows without the test's name are known by their day alone, and its first day began without it: with people
+        # of an earlier test, perhaps, whose arms were called the same.
+        since = began.date() + timedelta(days=1)
+        arms = self._arms(experiment_id, since, (now - timedelta(days=traffic.maturity_days)).date())
         over = None
         if now - began >= timedelta(weeks=traffic.max_weeks):
             over = f"The {traffic.max_weeks} weeks that a test may take are over."
@@ -102,7 +105,8 @@ class CountsSource:
         folder = self._handover(experiment_id)
         if folder.exists():
             verdict = "Show the treatment to everybody." if kept else "Show the control to everybody."
-            (folder / "verdict.txt").write_text(verdict + "\n", encoding="utf-8")
+            note = f"{NOTES[self._label]}\n" if self._label else ""
+            (folder / "verdict.txt").write_text(f"{verdict}\n{note}", encoding="utf-8")
 
     def show(self, artifact: Path) -> None:
         """Write down what should be shown, for whoever runs the tool."""
@@ -144,7 +148,7 @@ class CountsSource:
         return read_sql(self._table["url"], self._table["query"], password_variable=variable, randomised=randomised)
 
     def _note(self, counts: Counts) -> None:
-        self._label = "" if counts.randomised else "not randomised"
+        self._label = "" if counts.randomised else NOT_RANDOMISED
 
     def _path(self) -> Path:
         return self._campaign.folder / str(self._table["path"])

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
 
 
+NOT_RANDOMISED = "not randomised"
+"""The label of totals whose tool chose who saw what."""
+
+NOTES = {
+    NOT_RANDOMISED: "Not randomised: the platform chose who saw which variant, so the difference may be the audience's."
+}
+"""What is said beside a verdict, by label. Made-up and past people need none: the metric's name tells of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a source knows of a test at one moment.

@@ -285,6 +285,14 @@ def test_a_run_that_comes_back_looks_when_the_next_look_is_due(campaign: Path) -
     assert made.wait_seconds("t") == 0.0
 
 
+def test_people_who_were_chosen_are_told_of_beside_every_verdict(adapter: MarketingAdapter) -> None:
+    """Where a platform chose who saw what, no lift is told without it."""
+    begin(adapter, [seen(1)], source=FakeSource([seen(1)], label="not randomised"))
+    assert (adapter.gates("t", None).note or "").startswith("Not randomised")
+    begin(adapter, [seen(2)])
+    assert adapter.gates("t", None).note is None
+
+
 def test_half_a_line_of_a_killed_run_is_left_out(adapter: MarketingAdapter) -> None:
     """The look that a kill cut short is taken again."""
     begin(adapter, [seen(1), seen(2)])
