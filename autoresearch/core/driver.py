@@ -472,6 +472,8 @@ class _Driver:
         # A run whose baseline has not begun, or that an older release began, knows no hashes of read-only files.
         known = rows[0].fingerprints.get(READONLY_FILES) if rows else None
         self.judge = fingerprints.Judge(run.evaluator_fingerprint, found.readonly if known is None else known)
+        if (what := fingerprints.explained(self.adapter, run.evaluator_fingerprint)) is not None:
+            self.reporter.say(what)
         fingerprints.demand_same(run.id, self.judge, found)
         done = [row for row in rows if row.outcome is not None and row.number > 0]
         kept = sum(row.outcome == "kept" for row in done)

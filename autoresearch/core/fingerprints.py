@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoresearch.core.adapter import OffersFingerprint, Scope
+from autoresearch.core.adapter import ExplainsFingerprint, OffersFingerprint, Scope
 from autoresearch.core.artifact import Artifact, in_scope
 from autoresearch.core.errors import EnvironmentNotReadyError
 from autoresearch.core.workspace import CONFIG_NAME, PROGRAM_NAME, RESULTS_NAME
@@ -126,6 +126,15 @@ class Watch:
 def fingerprint_of(adapter: object) -> str:
     """Return the evaluator's fingerprint; empty where the adapter names none."""
     return adapter.evaluator_fingerprint() if isinstance(adapter, OffersFingerprint) else ""
+
+
+def explained(adapter: object, since: str) -> str | None:
+    """Return in a sentence what differs from the evaluator of that fingerprint; None where nobody knows."""
+    if not isinstance(adapter, ExplainsFingerprint) or fingerprint_of(adapter) == since:
+        return None
+    changed = adapter.changed_since(since)
+    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+    return f"Changed since the run began: {', '.join(changed[:5])}{more}." if changed else None
 
 
 def demand_same(run_id: str, began: Judge, now: Judge) -> None:

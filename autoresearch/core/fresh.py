@@ -24,7 +24,7 @@ from autoresearch.core.adapter import (
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy, policy_names
 from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, UsageError
-from autoresearch.core.fingerprints import fingerprint_of
+from autoresearch.core.fingerprints import explained, fingerprint_of
 from autoresearch.core.graph import MAX_DISTURBED, Reporter
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, FreshMeasurement, Ledger, Run
@@ -112,6 +112,8 @@ class Bench:
     def demand_same_evaluator(self) -> None:
         """Raise EnvironmentNotReadyError where values would no longer come from what the run began with."""
         if fingerprint_of(self.adapter) != self.run.evaluator_fingerprint:
+            if (what := explained(self.adapter, self.run.evaluator_fingerprint)) is not None:
+                self.reporter.say(what)
             raise EnvironmentNotReadyError(
                 f"The evaluator or its data changed since run {self.run.id} began, so new values could not be "
                 "compared.\nPut the old data or release back."

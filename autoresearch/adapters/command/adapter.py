@@ -159,6 +159,10 @@ class CommandAdapter:
         """
         return self._ready().base.fingerprint(self._hashes)
 
+    def changed_since(self, fingerprint: str) -> Sequence[str]:
+        """Return the files in which the checkout differs from what an earlier session copied."""
+        return self._ready().base.changed_since(fingerprint, self._hashes)
+
     # Measuring
 
     def measure(self, artifact: Path, *, seed: int, split: Split, run: RunContext) -> Measurement:

@@ -6,6 +6,8 @@ link to a script would lead Python to the modules that lie beside the original.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import stat
@@ -35,21 +37,35 @@ class Base:
     files: tuple[str, ...]
     executable: frozenset[str]
 
-    def fingerprint(self, hashes: FileHashes) -> str:
-        """Return one hash over paths, modes and contents.
+    def manifest(self, hashes: FileHashes) -> dict[str, str]:
+        """Return path -> what a file is: its hash or the target of a link, and whether it is executable.
 
         Raises:
             OSError: If a file cannot be read.
         """
-        import hashlib
-
-        digest = hashlib.sha256()
+        found = {}
         for name in self.files:
             path = self.folder / name
             mode = path.lstat().st_mode
             content = path.readlink() if stat.S_ISLNK(mode) else hashes.of(path)
-            digest.update(f"{name}\0{bool(mode & 0o100)}\0{content}\0".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+            found[name] = f"{content}{' executable' if mode & 0o100 else ''}"
+        return found
+
+    def fingerprint(self, hashes: FileHashes) -> str:
+        """Return one hash over the manifest.
+
+        Raises:
+            OSError: If a file cannot be read.
+        """
+        return hashlib.sha256(json.dumps(self.manifest(hashes)).encode()).hexdigest()
+
+    def changed_since(self, fingerprint: str, hashes: FileHashes) -> tuple[str, ...]:
+        """Return the files in which this copy differs from an earlier one of that fingerprint, if it is remembered."""
+        path = _manifest_path(self.folder.parent, fingerprint)
+        if not path.is_file():
+            return ()
+        before, now = json.loads(path.read_text(encoding="utf-8")), self.manifest(hashes)
+        return tuple(sorted(name for name in {*before, *now} if before.get(name) != now.get(name)))
 
 
 def files_of(folder: Path) -> tuple[str, ...]:
@@ -104,12 +120,14 @@ def take_base(
         for name in names:
             _copy(folder / name, fresh / name)
         executable = frozenset(name for name in editable.files if os.access(folder / name, os.X_OK))
-        print_ = Base(fresh, tuple(names), executable).fingerprint(hashes or FileHashes())
+        copy, hashes = Base(fresh, tuple(names), executable), hashes or FileHashes()
+        print_ = copy.fingerprint(hashes)
+        _manifest_path(store, print_).write_text(json.dumps(copy.manifest(hashes)), encoding="utf-8")
         kept = store / print_[:16]
         shutil.rmtree(kept, ignore_errors=True)
         fresh.rename(kept)
         for old in store.iterdir():
-            if old != kept:
+            if old != kept and old.is_dir():  # what an earlier copy held stays known
                 shutil.rmtree(old)
     except OSError as error:
         raise EnvironmentNotReadyError(
@@ -172,6 +190,10 @@ def lay_out(base: Base, artifact: Path, folder: Path, links: Mapping[str, Path])
             "Put that right and run the same command again; it goes on where it stopped."
         ) from error
     return Tree(folder, stamps)
+
+
+def _manifest_path(store: Path, fingerprint: str) -> Path:
+    return store / f"{fingerprint[:16]}.json"
 
 
 def _stamp(path: Path) -> _Stamp | None:

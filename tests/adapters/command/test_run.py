@@ -140,3 +140,19 @@ def test_new_flags_with_a_new_run_are_written_down(checkout: Path, monkeypatch: 
     said = invoke("run", *QUICK, "-n", "1")
     assert said.exit_code == 0, said.output
     assert 'direction = "maximize"' in (checkout / ".autoresearch" / "autoresearch.toml").read_text()
+
+
+def test_a_change_of_the_evaluator_is_refused_and_named(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is not continued with another bench; which files changed is said, and putting them back goes on."""
+    monkeypatch.chdir(checkout)
+    loud = [flag for flag in QUICK if flag != "-q"]
+    invoke("run", *COMMAND, "--minimize", *QUICK, "-n", "0")
+    before = (checkout / "bench.py").read_text()
+    (checkout / "bench.py").write_text(before + "\n")
+    (checkout / "notes.md").write_text("new")
+    said = invoke("run", *loud, "-n", "1")
+    assert said.exit_code == 1
+    assert "Changed since the run began: bench.py, notes.md." in said.output and "begin a new run" in said.output
+    (checkout / "bench.py").write_text(before)
+    (checkout / "notes.md").unlink()
+    assert invoke("run", *loud, "-n", "1").exit_code == 0
