@@ -38,7 +38,7 @@ def send(
                 typer.echo(_shown(arm, rendered, full))
             typer.echo("Nothing was sent. To send: autoresearch marketing send --send")
         elif plan.mails:
-            settings.ready_to_send(loaded.path)
+            mailing.ready()
             mailing.check_unsubscribing()
             _confirm(len(plan.mails), yes)
             typer.echo(_result(mailing.send(plan)))

@@ -21,7 +21,7 @@ from autoresearch.adapters.marketing import assignment, events
 from autoresearch.adapters.marketing.counting import counter_of, holdout_key
 from autoresearch.adapters.marketing.email import message, suppression
 from autoresearch.adapters.marketing.email.journal import Journal, Mail
-from autoresearch.adapters.marketing.email.recipients import Recipient, read_recipients
+from autoresearch.adapters.marketing.email.recipients import Recipient, address_fault, read_recipients
 from autoresearch.adapters.marketing.email.settings import SMTP_PASSWORD, SURFACE, EmailSettings, MailServer, password
 from autoresearch.adapters.marketing.live import LiveFolder, LiveTest, Surface
 from autoresearch.adapters.marketing.site.links import signed_link
@@ -169,6 +169,22 @@ class Mailing:
             arm: message.rendered_for(self.campaign, self._copy(test.folder(arm)), somebody, url) for arm in test.arms
         }
 
+    def ready(self) -> MailServer:
+        """Return the server that takes mail, once everything is there that sending needs.
+
+        Raises:
+            UsageError: If something is missing in campaign.toml.
+        """
+        sender = self.campaign.sender
+        for key, address in (("email", sender.email), ("reply_to", sender.reply_to or sender.email)):
+            fault = address_fault(address)
+            if fault is not None:
+                raise UsageError(
+                    f"{self.campaign.path}: [sender] {key} cannot be written to: {fault}.\nMail needs a sender that "
+                    "people can answer."
+                )
+        return self.settings.ready_to_send(self.campaign.path)
+
     def check_unsubscribing(self) -> None:
         """Visit an unsubscribe address as the mails will have it, and raise unless it is answered.
 
@@ -201,9 +217,10 @@ class Mailing:
         """
         from filelock import FileLock, Timeout
 
-        server = self.settings.ready_to_send(self.campaign.path)
+        server = self.ready()
         try:
             with FileLock(self.settings.shared / "send.lock", timeout=0):
+                self._refuse_stale(plan)
                 return asyncio.run(self._send(server, plan, progress))
         except Timeout as error:
             raise UsageError(
@@ -224,6 +241,15 @@ class Mailing:
                 "autoresearch run makes one; leave it running, and send in another terminal."
             )
         return state.tests[SURFACE], state.surfaces[SURFACE]
+
+    def _refuse_stale(self, plan: Plan) -> None:
+        """Raise where somebody else has sent since the plan was made, and the caps no longer allow it."""
+        room = self.room()
+        if len(plan.mails) > room:
+            raise UsageError(
+                f"The caps allow {room} mails now and the plan has {len(plan.mails)}: others were sent meanwhile.\n"
+                "Plan again: autoresearch marketing send"
+            )
 
     def _refuse_harm(self, test: LiveTest) -> None:
         """Raise where an arm is above a guardrail's ceiling by what is known now; the run waits until units matured."""

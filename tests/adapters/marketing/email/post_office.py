@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import grp
 import imaplib
 import os
@@ -38,7 +37,7 @@ class Taker:
     Attributes:
         mails: (recipient, message) in order.
         recipients: Answer to RCPT by address, where it is not 250.
-        texts: Answers to the next DATA commands; a callable is called, and may raise.
+        texts: Answers to the next DATA commands; a callable is called, and `drop` breaks the connection off.
         deliver: Called with every message that was taken.
     """
 
@@ -61,6 +60,9 @@ class Taker:
         answer = self.texts.pop(0) if self.texts else "250 OK"
         if callable(answer):
             answer = answer()
+        if answer == "drop":
+            assert server.transport is not None
+            server.transport.abort()  # type: ignore[attr-defined]
         if answer.startswith("250"):
             raw = cast("bytes", envelope.content)
             self.raw.append(raw)
@@ -194,7 +196,7 @@ def dovecot(home: Path) -> Iterator[Dovecot]:
     The folder must lie where that user may go; pytest's own temporary folders are shut by every session that begins.
     """
     assert DOVECOT is not None
-    entry = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwnam(getpass.getuser())
+    entry = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     cert, _ = certificate(home)
     port, tls_port = free_port(), free_port()
     config = home / "dovecot.conf"

@@ -232,6 +232,42 @@ def test_a_connection_that_breaks_stops_and_goes_on_next_time(office: Office) ->
     assert len(office.recipients()) == 12
 
 
+def test_a_connection_that_breaks_with_the_text_on_its_way(office: Office) -> None:
+    """Whether that mail arrived nobody knows: it is not sent again, and everybody else gets theirs."""
+    office.start()
+    office.taker.texts = ["250 OK", "drop"]
+    with pytest.raises(EnvironmentNotReadyError, match="not sent again"):
+        office.send()
+    office.send()
+    assert len(office.recipients()) == 11
+    assert max(Counter(office.recipients()).values()) == 1
+    with Journal(office.settings.shared) as journal:
+        assert journal.states(office.mailing(journal).id, "run/0001") == {"sending": 1, "sent": 11}
+
+
+def test_a_plan_that_others_overtook_is_not_sent(office: Office) -> None:
+    """Two plans made at once do not share the room that each saw."""
+    edit(office.folder, "campaign.toml", "per_mailbox = 1000", "per_mailbox = 15")
+    office.start()
+    with Journal(office.settings.shared) as journal:
+        mailing = office.mailing(journal)
+        plan = mailing.plan()
+        mailing.send(plan)
+        with pytest.raises(UsageError, match="caps allow 3 mails now"):
+            mailing.send(plan)
+    assert len(office.recipients()) == 12
+
+
+@pytest.mark.parametrize("email", ["", "mara", "mara@localhost"])
+def test_a_sender_that_nobody_can_answer_is_refused(office: Office, email: str) -> None:
+    """It is said before anybody is written to."""
+    edit(office.folder, "campaign.toml", 'email = "mara@example.com"', f'email = "{email}"')
+    office.start()
+    with pytest.raises(UsageError, match=r"\[sender\] email cannot be written to"):
+        office.send()
+    assert office.recipients() == []
+
+
 def test_no_server_is_said_without_an_address_of_anybody(office: Office) -> None:
     """A server that is not there is named; the people are not."""
     office.start()
