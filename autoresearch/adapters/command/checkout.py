@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoresearch.core import Artifact, EnvironmentNotReadyError, FileHashes, UsageError
+from autoresearch.core import Artifact, EnvironmentNotReadyError, FileHashes, InvalidCandidateError, UsageError
 
 STATE = ".autoresearch"
 
@@ -167,18 +167,20 @@ def lay_out(base: Base, artifact: Path, folder: Path, links: Mapping[str, Path])
         links: Relative path -> what lies there in the checkout and is used from there.
 
     Raises:
+        InvalidCandidateError: If a file of the candidate would land outside of the copy.
         EnvironmentNotReadyError: If something cannot be read or written.
     """
     try:
         folder.mkdir(parents=True)
         for name in base.files:
             _copy(base.folder / name, folder / name)
-        for path in sorted(artifact.rglob("*")):
-            if path.is_file():
-                name = path.relative_to(artifact).as_posix()
-                _copy(path, folder / name)
-                if name in base.executable:
-                    (folder / name).chmod(0o755)
+        for path in sorted(path for path in artifact.rglob("*") if path.is_file()):
+            name = path.relative_to(artifact).as_posix()
+            if _below(name, links) or not (folder / name).resolve().is_relative_to(folder.resolve()):
+                raise InvalidCandidateError(f"{name} lies behind a link, and what is linked never changes.")
+            _copy(path, folder / name)
+            if name in base.executable:
+                (folder / name).chmod(0o755)
         for name, target in links.items():
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)

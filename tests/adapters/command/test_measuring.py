@@ -257,3 +257,19 @@ def test_the_brief_names_what_counts(measured: Make) -> None:
     """The language model is told the command, the check and the guards."""
     brief = measured({"check": "pytest -q", "guard": "memory_mb<=+5%"}).adapter.brief()
     assert "bench.py" in brief and "pytest -q" in brief and "memory_mb <= +5 %" in brief
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_candidate_cannot_write_through_a_link(measured: Make, checkout: Path, tmp_path: Path, linked: bool) -> None:
+    """A new file behind a link of the checkout, or in what is linked, is invalid and lands nowhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if linked:
+        (checkout / ".gitignore").write_text("lib/\n")
+        (checkout / "lib").mkdir()
+    else:
+        (checkout / "lib").symlink_to(outside)
+    measure = measured({"edit": "conf.py,lib/*.py", **({"link": "lib"} if linked else {})})
+    with pytest.raises(InvalidCandidateError, match=r"lib/new\.py lies behind a link"):
+        measure({"lib/new.py": "X = 1\n"})
+    assert not list(outside.iterdir())
