@@ -395,8 +395,9 @@ def make_map(tests: Iterable[PastTest], tagger: Tagger = tag, tagged_by: str = "
     used = sorted((test for test in shown.values() if len(test.arms) > 1), key=lambda test: (test.when, test.id))
     if len(used) < _LEAST_TESTS:
         raise UsageError(
-            f"A map needs {_LEAST_TESTS} finished tests at least, and there are {len(used)}.\n"
-            "Run more experiments, or import past tests: autoresearch marketing import FILE"
+            f"A map needs {_LEAST_TESTS} finished tests on real people at least, and there are {len(used)}.\n"
+            "Run more experiments, or import past tests: autoresearch marketing import FILE. Tests on people made up, "
+            "of the past, or chosen by a platform stay out of it."
         )
     table = _tabulate(used, tagger)
     arms = sum(len(test.arms) for test in used)

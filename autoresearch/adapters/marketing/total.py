@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoresearch.adapters.marketing.campaign import Campaign
-from autoresearch.core import ArmTotals, Direction, Look, MetricKind, UsageError
+from autoresearch.core import ArmTotals, Direction, Look, MetricKind, Outcome, UsageError
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.audience import Audience
     from autoresearch.core.ledger import Ledger
+
+_JUDGED = (Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value)
+
+_LABELS = {"simulated": "simulated", "replay": "replayed"}
+
+_NO_HOLDOUT = ("counts", "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,8 @@ class Totals:
         high: Upper end.
         held_out: People in the holdout who are counted.
         truth: True lift of what is shown now, where the audience is made up; None among real people.
-        label: What must be said of these numbers (`simulated`); empty where nothing.
+        label: What must be said of these numbers (`simulated`, `replayed`); empty where nothing.
+        held_back: Whether the traffic source keeps a holdout at all: another tool and past people do not.
     """
 
     run: str
@@ -44,6 +51,7 @@ class Totals:
     held_out: int
     truth: float | None
     label: str
+    held_back: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -69,7 +77,8 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
         raise UsageError(f"No run has begun in {folder}.\nBegin one: autoresearch run -w {folder}")
     campaign = Campaign.load(folder)
     history = History(ledger, run.id).refresh()
-    tests = [(row.outcome == "kept", looks[-1]) for row in history.experiments if (looks := history.looks.get(row.id))]
+    judged = [row for row in history.experiments if row.outcome in _JUDGED and history.looks.get(row.id)]
+    tests = [(row.outcome == Outcome.KEPT.value, history.looks[row.id][-1]) for row in judged]
     logs = [log_lift(look, campaign.metric.direction) for _, look in tests]
     shrunk = shrunk_logs(logs)
     kept = [index for index, (is_kept, _) in enumerate(tests) if is_kept]
@@ -86,7 +95,8 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
         high=high,
         held_out=int(held.n),
         truth=None if simulated is None else _truth(campaign, simulated[0]),
-        label="simulated" if simulated else "",
+        label=_LABELS.get(campaign.traffic.source, ""),
+        held_back=campaign.traffic.source not in _NO_HOLDOUT and campaign.traffic.holdout > 0.0,
     )
 
 
@@ -184,7 +194,9 @@ def in_words(found: Totals) -> str:
     lines = [f"{found.kept} kept changes of run {found.run}{mark}, together over the original:", ""]
     lines.append(f"  as tested   {found.believed:+.1%}   optimistic: winners are lucky ones")
     lines.append(f"  shrunk      {found.shrunk:+.1%}   the luck taken off, by all tests of the run")
-    if found.holdout is None:
+    if not found.held_back:
+        lines.append("  holdout     none: nobody is held back from this traffic")
+    elif found.holdout is None:
         lines.append("  holdout     not known yet: since the last change nobody in it has converted")
     else:
         low, high = ("?" if bound is None else f"{bound:+.1%}" for bound in (found.low, found.high))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 
-from autoresearch.adapters.marketing.total import Totals, in_words, log_lift, shrunk_logs
+from autoresearch.adapters.marketing.total import Totals, in_words, log_lift, shrunk_logs, totals_of
 from autoresearch.core import ArmTotals, Direction, Look
+from autoresearch.core.ledger import Ledger, Run
+from tests.adapters.marketing.campaigns import edit, write_campaign
 
 
 def look(a: int, n: int, b: int, m: int) -> Look:
@@ -58,3 +61,13 @@ def test_totals_in_words_say_what_each_is_worth() -> None:
     assert "2 kept changes of run r (simulated)" in text and "from ? to +60.0%" in text and "truth       +22.0%" in text
     unknown = in_words(Totals("r", 0, 0.0, 0.0, None, None, None, 0, None, ""))
     assert "not known yet" in unknown and "truth" not in unknown
+
+
+def test_traffic_without_a_holdout_says_so(tmp_path: Path) -> None:
+    """Another tool and past people hold nobody back, so nothing is awaited; past people are labelled."""
+    folder = write_campaign(tmp_path)
+    edit(folder, "campaign.toml", 'source = "simulated"', 'source = "replay"')
+    with Ledger.open(folder / ".autoresearch" / "ledger.db") as ledger:
+        ledger.add_run(Run(id="r", adapter="marketing"))
+        text = in_words(totals_of(folder, ledger))
+    assert "(replayed)" in text and "nobody is held back" in text and "not known yet" not in text
