@@ -154,7 +154,9 @@ def load(name: str) -> Any:
     module, _, function = built_in.target.partition(":")
     found = getattr(importlib.import_module(f"autoresearch.cli.{module}"), function)
     if isinstance(found, typer.Typer):
-        return typer.main.get_command(found)
+        group = typer.main.get_command(found)
+        group.name = name
+        return group
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     alone.command(name)(found)
     return typer.main.get_command(alone)

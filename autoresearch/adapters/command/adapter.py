@@ -209,9 +209,15 @@ class CommandAdapter:
     def _numbers(self, output: str, run: RunContext) -> Numbers:
         try:
             return read_numbers(output, self.options)
-        except CandidateError as error:
+        except InvalidCandidateError as error:
             error.log_tail = tail(run.log)
             raise
+        except CandidateError as error:
+            dropped = len(output) > _OUTPUT_MB * (1 << 20)
+            hint = (
+                f" It printed more than the {_OUTPUT_MB:g} MiB that are read; print less before it." if dropped else ""
+            )
+            raise CandidateError(f"{error}{hint}", log_tail=tail(run.log)) from error
 
     def _run(
         self, command: str, name: str, artifact: Path, seed: int, split: Split, run: RunContext

@@ -273,3 +273,10 @@ def test_a_candidate_cannot_write_through_a_link(measured: Make, checkout: Path,
     with pytest.raises(InvalidCandidateError, match=r"lib/new\.py lies behind a link"):
         measure({"lib/new.py": "X = 1\n"})
     assert not list(outside.iterdir())
+
+
+def test_a_number_behind_too_much_output_is_not_read(measured: Make) -> None:
+    """Output beyond the bound is dropped, and the sentence says so."""
+    flood = f"{PYTHON} -c \"print('x' * 17_000_000)\"; echo METRIC loss=1"
+    with pytest.raises(CandidateError, match="more than the 16 MiB that are read"):
+        measured({"measure": flood})()
