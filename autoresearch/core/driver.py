@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.metadata
+import math
 import os
 import platform
 import shutil
@@ -795,11 +796,21 @@ class _Driver:
             time.sleep(POLL_SECONDS)
 
     def _sleep(self, seconds: float) -> bool:
-        """Wait, but not past a wish to stop; False when that cut the waiting short."""
+        """Wait, but not past a wish to stop; False when that cut the waiting short.
+
+        Raises:
+            RunStoppedError: If the hours of the session end meanwhile: a test takes weeks, and its run need not.
+        """
         until = time.monotonic() + seconds
+        hours = math.inf if self.limits.hours is None else self.limits.hours
+        end = time.monotonic() + hours * 3600.0 - self._spent().seconds
         while (left := until - time.monotonic()) > 0:
             if self._stop_wanted():
                 return False
+            if time.monotonic() >= end:
+                raise RunStoppedError(
+                    f"hours: {hours:g} used; what is before people goes on, and run takes it up again"
+                )
             time.sleep(min(POLL_SECONDS, left))
         return True
 

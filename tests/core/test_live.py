@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +23,7 @@ from autoresearch.core import (
     Outcome,
     Scope,
     UsageError,
+    driver,
 )
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.ledger import Experiment, Ledger
@@ -167,6 +170,23 @@ def test_a_stop_while_people_are_awaited_leaves_the_test_running(tmp_path: Path)
     crowd.wait = 0.0
     assert go(root, [], crowd).status.kept == 1
     assert len(crowd.rates) == 1 and crowd.finished == [("0001", Outcome.KEPT)]
+
+
+def test_hours_end_while_people_are_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was given a night ends in the morning; its test goes on, and the next run takes it up afresh."""
+    root, crowd, passed = make_workspace(tmp_path / "w", "0.05"), Crowd(wait=5.0), [0.0]
+    monkeypatch.setattr(
+        driver, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep)
+    )
+
+    def night(number: int, name: str) -> None:
+        if (number, name) == (1, "observe"):
+            passed[0] = 8 * 3600.0
+
+    result = go(root, ["0.09"], crowd, experiments=1, hours=8, reporter=Listening(on_phase=night))
+    assert result.reason.startswith("hours: 8 used") and crowd.finished == []
+    crowd.wait = 0.0
+    assert go(root, [], crowd, experiments=1).status.kept == 1
 
 
 def test_a_new_run_ends_the_test_that_an_earlier_one_left_going(tmp_path: Path) -> None:
