@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import invoke
+from tests.cli.plugins import write_package
 
 WORSE, BROKEN = "WIDTH = 90.0\nHEIGHT = 80.0\n", "WIDTH = 3.0\n"
 
@@ -94,3 +95,23 @@ def test_the_adapter_without_an_adapter_can_be_checked(here: Path) -> None:
     said = invoke("adapter", "check", "command", *texts, *settings)
     assert said.exit_code == 0, said.output
     assert "The contract is kept" in said.output
+
+
+def test_policies_and_proposers_of_packages_are_listed(packages: Path) -> None:
+    """Beside the adapters, with their kind; one that takes a name of ours shows both owners."""
+    source = "def create(*arguments, **named): ...\n"
+    write_package(
+        packages,
+        "extra",
+        source,
+        {
+            "autoresearch.policies": {"bold": "extra:create", "bayes": "extra:create"},
+            "autoresearch.proposers": {"muse": "extra:gone"},
+        },
+    )
+    found = {item["name"]: item for item in json.loads(invoke("adapters", "--json").stdout)}
+    assert (found["bold"]["kind"], found["bold"]["state"]) == ("policy", "ok")
+    assert "autoresearch itself and extra" in found["bayes"]["error"]
+    assert found["muse"]["kind"] == "proposer" and "has no attribute 'gone'" in found["muse"]["error"]
+    assert found["ml"]["kind"] == "adapter" and found["ml"]["state"] == "ok"
+    assert "policy" in invoke("adapters").output

@@ -156,3 +156,23 @@ def test_a_change_of_the_evaluator_is_refused_and_named(checkout: Path, monkeypa
     (checkout / "bench.py").write_text(before)
     (checkout / "notes.md").unlink()
     assert invoke("run", *loud, "-n", "1").exit_code == 0
+
+
+def test_without_a_holdout_a_gain_is_called_remeasured(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`confirm` measures anew, and neither its first line nor its sentences say that anything is confirmed."""
+    monkeypatch.chdir(checkout)
+    go(checkout, [conf(4.5)])
+    said = invoke("confirm", "--seeds", "2", "-q")
+    assert said.exit_code == 0, said.output
+    assert "| re-measured gain: +3.75" in said.output.splitlines()[0]
+    assert "Re-measured: the incumbent" in said.output and "the adapter has no holdout" in said.output
+    assert "Confirmed:" not in said.output and "  confirmed" not in said.output
+
+
+def test_with_a_split_the_holdout_is_opened(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is told which data to use gives claims on data that no decision saw."""
+    monkeypatch.chdir(checkout)
+    go(checkout, [conf(4.5)], measure=f"{OPTIONS['measure']} && test {{split}} && echo {{split}}")
+    said = invoke("confirm", "--seeds", "2", "-q")
+    assert "| confirmed gain: +3.75" in said.output.splitlines()[0]
+    assert "holdout" in (checkout / ".autoresearch" / "fresh").glob("*/run.log").__next__().read_text()
