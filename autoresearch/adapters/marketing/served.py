@@ -75,7 +75,14 @@ class ServedSource:
             self.folder.publish(self._surface, Path(name))
 
     def start(self, experiment: LiveExperiment) -> datetime:
-        """Make the test live; servers follow within a second."""
+        """Make the test live; servers follow within a second.
+
+        Control is the incumbent: where something else is shown, as after a new run from another copy, that ends here.
+        """
+        if self.folder.find(experiment.id) is None:
+            shown = self.folder.read().surfaces.get(self._surface)
+            if shown is not None and shown.incumbent != self.folder.keep_arm(experiment.control):
+                self.show(experiment.control)
         stored = self.folder.start(
             LiveTest(
                 id=experiment.id,

@@ -1,0 +1,69 @@
+"""Traffic of our own server as the loop sees it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from autoresearch.adapters.marketing.live import LiveFolder
+from autoresearch.adapters.marketing.served import ServedSource, last_change
+from autoresearch.adapters.marketing.site.pages import PAGE
+from autoresearch.adapters.marketing.wording import Copy, set_slots
+from autoresearch.core import Artifact, LiveExperiment
+from tests.adapters.marketing.campaigns import campaign
+from tests.adapters.marketing.filling import exposure, write
+
+MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+class Stage:
+    """A campaign whose arms are told by what stands on the button."""
+
+    def __init__(self, folder: Path) -> None:
+        self.campaign = campaign(folder)
+        self.source = ServedSource(self.campaign, now=lambda: MONDAY)
+        self.source.show_original()
+
+    def arm(self, cta: str) -> Path:
+        text = set_slots(self.campaign.copy_path.read_text(encoding="utf-8"), {"cta": cta})
+        folder = self.campaign.folder / "made" / cta
+        Artifact({"copy.toml": text}).write(folder)
+        return folder
+
+    def test(self, name: str, control: str, treatment: str) -> None:
+        split = {"control": 0.5, "treatment": 0.5}
+        self.source.start(LiveExperiment(name, self.arm(control), self.arm(treatment), split, MONDAY))
+
+    def shown(self) -> tuple[str, str]:
+        surface = LiveFolder.of(self.campaign.folder).read().surfaces[PAGE]
+        return Copy.load(surface.original).slots["cta"], Copy.load(surface.incumbent).slots["cta"]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "campaign")
+
+
+def test_a_kept_treatment_is_what_everybody_sees(stage: Stage) -> None:
+    """The original stays for the holdout, and the next test begins from what is shown."""
+    original = stage.shown()[0]
+    stage.test("a", original, "Try it with my team")
+    stage.source.finish("a", kept=True)
+    changed = last_change(stage.source.folder)
+    write(stage.source.folder.events, exposure("a", 1, MONDAY, 0))
+    stage.test("b", "Try it with my team", "Show me my rota")
+    assert stage.shown() == (original, "Try it with my team")
+    assert last_change(stage.source.folder) == changed, "nothing that people see has changed"
+
+
+def test_a_new_run_from_another_copy_shows_its_incumbent(stage: Stage) -> None:
+    """Or those outside the test would see what no arm shows, and a revert would bring back a stranger."""
+    original = stage.shown()[0]
+    stage.test("a", original, "Try it with my team")
+    stage.source.finish("a", kept=True)
+    stage.test("new-1", "Plan my first week", "Show me my rota")
+    assert stage.shown() == (original, "Plan my first week")
+    stage.source.finish("new-1", kept=False)
+    assert stage.shown() == (original, "Plan my first week")
