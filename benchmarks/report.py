@@ -20,7 +20,16 @@ from sqlmodel import Session as Transaction
 from sqlmodel import col, create_engine, select
 
 from autoresearch.core.adapter import Direction, Metric
-from autoresearch.core.ledger import Claim, Experiment, Ledger, MeasurementRow, ProposalRow, Run, Session
+from autoresearch.core.ledger import (
+    Claim,
+    Experiment,
+    FreshMeasurement,
+    Ledger,
+    MeasurementRow,
+    ProposalRow,
+    Run,
+    Session,
+)
 from autoresearch.core.memory import metric_as_json
 
 NOISE = 0.002
@@ -61,6 +70,7 @@ def fill(ledger: Path, experiments: int, *, seed: int = 1, run_id: str = "made-u
         transaction.flush()
         rows = list(transaction.exec(select(Experiment).order_by(col(Experiment.number))))
         transaction.add_all(_measurements(rows))
+        transaction.add(FreshMeasurement(run_id=run_id, split="holdout", commit="0" * 40, seed=10_000, value=1.0))
         transaction.add_all(_claims(run_id, [row for row in rows if row.outcome == "kept" and row.number > 0]))
         transaction.commit()
     engine.dispose()
@@ -86,11 +96,13 @@ def _run(run_id: str, experiments: int) -> Run:
 def _experiments(run_id: str, session_id: int, count: int, dice: random.Random) -> list[Experiment]:
     """Return the baseline and `count` experiments; what is better is kept, with the luck of its measurement."""
     level = 1.0
-    common = {"run_id": run_id, "session_id": session_id, "proposer": "claude"}
-    rows = [Experiment(**common, number=0, hypothesis="The artifact as found", outcome="kept", value=level, sequence=1)]
+    found = "The artifact as found"
+    rows = [Experiment(run_id=run_id, session_id=session_id, number=0, hypothesis=found, outcome="kept", value=level)]
+    rows[0].sequence = 1
     parent = 0
     for number in range(1, count + 1):
-        row = Experiment(**common, number=number, parent_number=parent, sequence=number + 1, usd=0.012, tokens=9_400)
+        row = Experiment(run_id=run_id, session_id=session_id, number=number, parent_number=parent)
+        row.sequence, row.proposer, row.usd, row.tokens = number + 1, "claude", 0.012, 9_400
         _idea(row, dice)
         gain = dice.expovariate(1 / 0.006) / (1 + number / 150) if dice.random() < 0.06 else -dice.expovariate(1 / 0.02)
         _ended(row, gain, level, dice)

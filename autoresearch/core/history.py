@@ -32,11 +32,14 @@ class History:
 
     def refresh(self) -> History:
         """Read what finished since the last call, and return this history."""
-        for experiment, measurements in self._ledger.finished_after(self._run_id, self._sequence):
+        news = self._ledger.finished_after(self._run_id, self._sequence)
+        unmeasured = [row.id for row, measurements in news if not measurements]
+        looks = self._ledger.live_looks_of(unmeasured) if unmeasured else {}
+        for experiment, measurements in news:
             self.experiments.append(experiment)
             self.measurements[experiment.id] = measurements
             if not measurements:
-                self.looks[experiment.id] = live.looks_of(self._ledger.live_looks(experiment.id))
+                self.looks[experiment.id] = live.looks_of(looks.get(experiment.id, ()))
             self._past += memory.past_experiments([experiment])
             self._lines.append(formats.results_line(experiment, measurements))
             self._sequence = experiment.sequence or self._sequence

@@ -651,6 +651,15 @@ class Ledger:
         with self._read() as transaction:
             return list(transaction.exec(query.order_by(col(LiveLook.look), col(LiveLook.id))))
 
+    def live_looks_of(self, experiment_ids: Sequence[int]) -> dict[int, list[LiveLook]]:
+        """Return experiment id -> what its live test showed, for those that have looks, in one question."""
+        query = select(LiveLook).where(col(LiveLook.experiment_id).in_(experiment_ids))
+        grouped: dict[int, list[LiveLook]] = {}
+        with self._read() as transaction:
+            for row in transaction.exec(query.order_by(col(LiveLook.look), col(LiveLook.id))):
+                grouped.setdefault(row.experiment_id, []).append(row)
+        return grouped
+
     def run_measurements(self, run_id: str) -> dict[int, list[MeasurementRow]]:
         """Return experiment id -> its measurements in the order they were written, for a whole run at once."""
         query = (

@@ -182,7 +182,8 @@ class RunView:
         totals: What was done and spent, refused and failed proposals included.
         experiments: Finished experiments in the order they finished, the baseline first.
         in_flight: The experiment that has not ended; None where there is none.
-        looks: Experiment id -> cumulative looks of both arms: of every live test, or of every kept measured experiment.
+        looks: Experiment id -> cumulative looks of both arms: of every live test, that in flight included, or of every
+            kept measured experiment.
         standings: The believed incumbent at the baseline, at every keep and at points between, by number.
         live: Whether the metric arrives from people.
         noise: Spread between two measurements of one artifact; None where it is unknown.
@@ -225,7 +226,12 @@ def view_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = 
     policy = policy or policy_of(run)
     metric = memory.metric_from_json(run.metric)
     history = History(ledger, run.id).refresh()
-    live = any(history.looks.values())
+    in_flight = ledger.in_flight(run.id)
+    tested = live_tests.looks_of(ledger.live_looks(in_flight.id)) if in_flight is not None else ()
+    live = bool(tested) or any(history.looks.values())
+    looks = dict(history.looks) if live else _looks_of_kept(history)
+    if in_flight is not None and tested:
+        looks[in_flight.id] = tested
     standings = _standings(history, policy, metric, live=live)
     believed = history.belief(policy, metric)
     return RunView(
@@ -234,8 +240,8 @@ def view_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = 
         status=_status(ledger, run, history.experiments, believed, at_work=at_work),
         totals=ledger.totals(run.id),
         experiments=history.experiments,
-        in_flight=ledger.in_flight(run.id),
-        looks=history.looks if live else _looks_of_kept(history),
+        in_flight=in_flight,
+        looks=looks,
         standings=standings,
         live=live,
         noise=None if live or policy is None else history.evidence(metric).noise,
@@ -255,7 +261,8 @@ def _standings(history: History, policy: Policy | None, metric: Metric, *, live:
     start = history.belief(None, metric).baseline
     if policy is None or start is None:
         return ()
-    sign, found = metric.direction.sign, []
+    sign = metric.direction.sign
+    found = [Standing(0, start)] if live else []  # no test is one of the artifact as found alone
     for number, evidence in _along(history, metric, live=live):
         gain = policy.believed_gain(evidence)
         ends = policy.believed_interval(evidence) if isinstance(policy, OffersInterval) else None

@@ -19,7 +19,7 @@ from autoresearch.core.words import effect, metric_in_words, number
 from autoresearch.web.svg import GLYPH, Frame, Scale, along, crop, line, path, picture, place, text, ticks
 
 WIDE = Frame(980, 440, left=72, right=24, top=34, bottom=76)
-NARROW = Frame(400, 380, left=58, right=12, top=34, bottom=92, font=12)
+NARROW = Frame(400, 400, left=58, right=12, top=34, bottom=116, font=12)
 SMALL = Frame(460, 270, left=56, right=18, top=30, bottom=40)
 
 MOST_TITLES = 500
@@ -90,21 +90,22 @@ def progress(
     titled = len(dots) <= MOST_TITLES
     shown, hidden = _thinned(dots, canvas)
     parts = [
-        *_axes(canvas, ticks(low, high, 5 if frame.height > 300 else 4), _numbers(percent), metric_in_words(metric)),
+        *_axes(
+            canvas,
+            ticks(low, high, 5 if frame.height > 300 else 4),
+            _percent if percent else None,
+            metric_in_words(metric),
+        ),
         *_band(standings, canvas, last),
         *_marks([dot for dot in shown if dot.outcome not in ("kept", "baseline")], canvas, titled=titled),
         path(_steps(standings, canvas, last), "believed"),
         *_marks([dot for dot in shown if dot.outcome in ("kept", "baseline")], canvas, titled=True),
-        *_labels(dots, canvas),
+        *_labels(dots, standings, metric, canvas),
         *_legend(dots, standings, canvas),
     ]
     off = sum(dot.has_place and not y.holds(_value(dot)) for dot in dots)
     notes = _progress_notes(off, hidden, len(dots))
     return Drawn(picture(frame, "Progress of the run", _described(dots, standings, metric), parts), notes)
-
-
-def _numbers(percent: bool) -> Callable[[float], str]:
-    return (lambda value: f"{value:.3g}".replace("-", "−")) if not percent else (lambda value: f"{value:.3%}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,9 @@ def _range(dots: Sequence[Dot], standings: Sequence[Standing], metric: Metric) -
         tenth = others[len(others) // 10]
         worst = min(worst, max(tenth, worst - 1.2 * span) if span else tenth)
         best = max(best, min(others[-1], best + 0.25 * span))
-    margin = 0.06 * (best - worst) or abs(best) * 0.01 or 1.0
-    ends = sign * (worst - margin), sign * (best + margin)
+    span = best - worst or abs(best) * 0.01 or 1.0
+    # Room on the better side, where nothing lies: for the labels of the big steps.
+    ends = sign * (worst - 0.05 * span), sign * (best + 0.22 * span)
     return min(ends), max(ends)
 
 
@@ -182,16 +184,20 @@ def _described(dots: Sequence[Dot], standings: Sequence[Standing], metric: Metri
 
 
 def _axes(
-    canvas: _Canvas, marks: Sequence[float], words: Callable[[float], str], title: str, bottom: str = "experiment"
+    canvas: _Canvas,
+    marks: Sequence[float],
+    words: Callable[[float, int], str] | None,
+    title: str,
+    bottom: str = "experiment",
 ) -> Iterator[Markup]:
     frame = canvas.frame
     left, right = frame.across
-    digits = _distinct(marks, words)
+    digits = _digits(marks)
     for value in marks:
         if canvas.y.holds(value):
             y = canvas.y(value)
             yield line(left, y, right, y, "grid")
-            yield text(left - 8, y + 4, digits(value), anchor="end", kind="quiet")
+            yield text(left - 8, y + 4, (words or _plain)(value, digits), anchor="end", kind="quiet")
     floor = frame.down[0]
     yield line(left, floor, right, floor, "axis")
     for value in ticks(canvas.x.low, canvas.x.high, 8 if frame.width > 600 else 4):
@@ -201,13 +207,25 @@ def _axes(
     yield text(4, 16, title, kind="strong")
 
 
-def _distinct(marks: Sequence[float], words: Callable[[float], str]) -> Callable[[float], str]:
-    """Return a way to write tick values that tells neighbours apart."""
-    if len({words(value) for value in marks}) == len(marks) or len(marks) < 2:
-        return words
-    step = min(abs(b - a) for a, b in pairwise(marks))
-    digits = max(0, -math.floor(math.log10(step)))
-    return lambda value: f"{value:.{digits}f}".replace("-", "−")
+def _digits(marks: Sequence[float]) -> int:
+    """Return how many digits behind the point tell the values of an axis apart."""
+    if len(marks) < 2:
+        return 3
+    return max(0, -math.floor(math.log10(marks[1] - marks[0]) + 1e-9))
+
+
+def _plain(value: float, digits: int) -> str:
+    if digits > 6 or abs(value) >= 1e7:
+        return f"{value:.4g}".replace("-", "−")
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def _percent(value: float, digits: int) -> str:
+    return f"{value:.{max(0, digits - 2)}%}"
+
+
+def _lift_tick(value: float, digits: int) -> str:
+    return f"{value:+.{max(0, digits - 2)}%}"
 
 
 def _band(standings: Sequence[Standing], canvas: _Canvas, last: int) -> Iterator[Markup]:
@@ -303,16 +321,18 @@ class _Box:
         return beside and self.top < other.bottom and other.top < self.bottom
 
 
-def _labels(dots: Sequence[Dot], canvas: _Canvas) -> Iterator[Markup]:
+def _labels(dots: Sequence[Dot], standings: Sequence[Standing], metric: Metric, canvas: _Canvas) -> Iterator[Markup]:
     """Yield what the biggest kept steps were, where there is room for it."""
     frame = canvas.frame
     kept = [dot for dot in dots if dot.outcome == "kept" and dot.value is not None]
-    taken = [_around(canvas.spot(dot), 6.0) for dot in kept]
+    taken = [_around(canvas.spot(dot), 7.0) for dot in kept]
+    taken += _line_boxes(standings, canvas)
+    better = metric.direction.sign  # on the picture, up is the better side where higher is better
     most = MOST_LABELS if frame.width > 600 else 3
     placed = 0
     for dot in sorted(kept, key=lambda dot: -(dot.effect or 0.0)):
         words = crop(dot.words, 34 if frame.width > 600 else 22)
-        found = _free(canvas.spot(dot), GLYPH * frame.font * len(words), taken, frame)
+        found = _free(canvas.spot(dot), GLYPH * frame.font * len(words), taken, frame, better)
         if found is None or not words or placed == most:
             continue
         box, anchor = found
@@ -328,12 +348,26 @@ def _around(spot: tuple[float, float], r: float) -> _Box:
     return _Box(spot[0] - r, spot[1] - r, spot[0] + r, spot[1] + r)
 
 
-def _free(spot: tuple[float, float], width: float, taken: Sequence[_Box], frame: Frame) -> tuple[_Box, str] | None:
-    """Return the nearest place above or below a dot that holds a label of `width`, and how its text is anchored."""
+def _line_boxes(standings: Sequence[Standing], canvas: _Canvas) -> list[_Box]:
+    """Return boxes along the line of the believed value, so that no label lies on it."""
+    boxes = []
+    for one, after in pairwise(standings):
+        y, then = canvas.y(one.value), canvas.y(after.value)
+        right = canvas.x(after.number)
+        boxes.append(_Box(canvas.x(one.number), y - 2, right, y + 2))
+        boxes.append(_Box(right - 1, min(y, then), right + 1, max(y, then)))
+    return boxes
+
+
+def _free(
+    spot: tuple[float, float], width: float, taken: Sequence[_Box], frame: Frame, better: int
+) -> tuple[_Box, str] | None:
+    """Return the nearest place for a label of `width`, on the better side of its dot first, and its anchor."""
     x, y = spot
     height = frame.font + 5.0
-    for distance in (14.0, 30.0, 48.0, 68.0, 90.0, 114.0):
-        for top in (y - distance - height, y + distance):
+    for distance in (9.0, 26.0, 44.0, 62.0, 80.0, 100.0):
+        for side in (better, -better):
+            top = y - distance - height if side > 0 else y + distance
             for left, anchor in ((x - 3.0, "start"), (x + 3.0 - width, "end")):
                 box = _Box(left, top, left + width, top + height)
                 inside = frame.across[0] <= box.left and box.right <= frame.across[1]
@@ -350,21 +384,33 @@ def _legend(dots: Sequence[Dot], standings: Sequence[Standing], canvas: _Canvas)
     names = [name for name in ("kept", "reverted", "inconclusive", "crashed", "invalid") if name in outcomes]
     entries = [*(["believed"] if len(standings) > 1 else []), *names]
     entries += ["confirmed"] if any(dot.confirmed for dot in dots) else []
-    x, y = float(frame.left), frame.height - 8.0 - (20.0 if frame.width < 600 else 0.0)
-    for name in entries:
-        words = "believed value, 90 % band" if name == "believed" and any(s.low for s in standings) else name
-        words = "believed value" if words == "believed" else words
-        width = 26.0 + GLYPH * frame.font * len(words)
-        if x + width > frame.width:
-            x, y = float(frame.left), y + 20.0
+    named = [(name, _LEGEND.get(name, name)) for name in entries]
+    banded = any(one.low is not None for one in standings)
+    named = [(name, f"{words}, 90 % band" if name == "believed" and banded else words) for name, words in named]
+    places, rows = _flowed([26.0 + GLYPH * frame.font * len(words) for _, words in named], frame)
+    for (name, words), (x, row) in zip(named, places, strict=True):
+        y = frame.height - 10.0 - 20.0 * (rows - 1 - row)
         if name == "believed":
             yield line(x - 6, y - 4, x + 8, y - 4, "believed")
+        elif name == "confirmed":
+            yield path(_SHAPES["kept"](x, y - 4), "mark kept") + path(_SHAPES[name](x, y - 4), name)
         else:
-            if name == "confirmed":
-                yield path(_SHAPES["kept"](x, y - 4), "mark kept")
-            yield path(_SHAPES[name](x, y - 4), name if name == "confirmed" else f"mark {name}")
+            yield path(_SHAPES[name](x, y - 4), f"mark {name}")
         yield text(x + 14, y, words, kind="quiet")
-        x += width + 8
+
+
+_LEGEND = {"believed": "believed value"}
+
+
+def _flowed(widths: Sequence[float], frame: Frame) -> tuple[list[tuple[float, int]], int]:
+    """Return (x, row) of things of these widths one after another, and how many rows they take."""
+    places, x, row = [], float(frame.left), 0
+    for width in widths:
+        if x + width > frame.width and x > frame.left:
+            x, row = float(frame.left), row + 1
+        places.append((x, row))
+        x += width + 8.0
+    return places, row + 1
 
 
 # ---- One effect with its interval
@@ -390,18 +436,20 @@ def lift_by_look(points: Sequence[LivePoint], min_effect: float, frame: Frame = 
     known = [point for point in points if point.verdict.effect is not None]
     low, high = _lift_range(known, min_effect)
     canvas = _Canvas(frame, _looks_scale(points, frame), Scale(low, high, *frame.down))
-    parts = [*_axes(canvas, ticks(low, high, 4), lambda value: f"{value:+.0%}", "lift and interval", "look")]
+    parts = [*_axes(canvas, ticks(low, high, 4), _lift_tick, "lift and interval", "look")]
     zero = canvas.y(0.0)
     parts += [line(*_ends(frame, zero), "axis")]
     if min_effect and canvas.y.holds(min_effect):
         at = canvas.y(min_effect)
         parts += [line(*_ends(frame, at), "threshold")]
-        parts += [text(frame.across[1], at - 5, f"worth having {min_effect:+.0%}", anchor="end", kind="quiet")]
     cut = 0
     for point in known:
         parts += _lift(point, canvas)
         interval = point.verdict.interval
         cut += interval is not None and not all(canvas.y.holds(end) for end in interval)
+    if min_effect and canvas.y.holds(min_effect):
+        words = f"worth having {min_effect:+.0%}"
+        parts += [text(frame.across[1], canvas.y(min_effect) - 5, words, anchor="end", kind="label")]
     notes = (f"{cut} intervals without a cap go beyond the scale.",) if cut else ()
     said = _lift_in_words(known[-1]) if known else "no look yet"
     return Drawn(picture(frame, "Lift by look", f"Last look: {said}", parts, "small"), notes)
@@ -480,7 +528,7 @@ def _logs(points: Sequence[LivePoint], name: str) -> tuple[tuple[int, float], ..
     return tuple((look, math.log10(max(value, 1e-300))) for look, value in values if value is not None)
 
 
-def _power(value: float) -> str:
+def _power(value: float, digits: int) -> str:
     return f"{10**value:g}" if -4 <= value <= 4 else f"1e{value:.0f}"
 
 

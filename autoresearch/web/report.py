@@ -177,7 +177,8 @@ def page_of(view: RunView, *, now: datetime, points: Points, sections: Sequence[
     kept, kept_note = _kept(view)
     tests, tests_note = _tests(view, points)
     rows, rows_note = _rows(view, frozenset(change.number for change in kept))
-    dots = [_dot(row, view) for row in view.experiments]
+    confirmed = view.confirmed
+    dots = [_dot(row, view, row.number in confirmed) for row in view.experiments]
     percent = view.metric.kind is MetricKind.PROPORTION
     wide, narrow = (
         pictures.progress(dots, view.standings, view.metric, frame, percent=percent)
@@ -227,10 +228,16 @@ def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("autoresearch.web"),
         autoescape=True,
+        finalize=_finally,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _finally(value: object) -> object:
+    """Clean every text once more as it is written, so that nobody can forget it; what is marked up is ours."""
+    return clean(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache
@@ -293,14 +300,12 @@ def _doing(row: Experiment) -> str:
 
 def _tiles(view: RunView) -> tuple[tuple[str, str, str], ...]:
     """Return the figures at the top as (name, figure, words below)."""
-    status = view.status
-    believed = _gain(view, status.believed_gain)
+    status, unit = view.status, clean(view.metric.unit)
     way = f"{number(status.baseline)} → {number(status.incumbent)}" if status.incumbent is not None else "no value yet"
-    ended = counts(status).partition(": ")
     return (
-        ("believed gain", believed, f"{view.metric.name} {way}"),
+        ("believed gain", _gain(view, status.believed_gain), f"{unit}; {view.metric.name} {way}".removeprefix("; ")),
         _confirmed_tile(view),
-        ("experiments", f"{status.experiments:,}", ended[2]),
+        ("experiments", f"{status.experiments:,}", counts(status).partition(": ")[2]),
         ("spent", money(status.usd), f"{view.totals.tokens:,} tokens, {duration(status.seconds)}"),
     )
 
@@ -314,7 +319,7 @@ def _confirmed_tile(view: RunView) -> tuple[str, str, str]:
     again = status.confirmed_on == "search"
     name = "re-measured gain" if again else "confirmed gain"
     if status.confirmed_gain is None:
-        return (name, "none", "not shown by measuring again" if again else "not confirmed: autoresearch confirm")
+        return (name, "none", "not shown by measuring again" if again else "not confirmed")
     share = share_confirmed(status.believed_gain, status.confirmed_gain)
     part = "" if share is None else f"{share:.0%} of what is believed, "
     return (name, _gain(view, status.confirmed_gain), part + ("on the same data" if again else "on the holdout"))
@@ -323,7 +328,7 @@ def _confirmed_tile(view: RunView) -> tuple[str, str, str]:
 def _gain(view: RunView, value: float | None) -> str:
     if value is None or (view.status.kept == 0 and not value):
         return "none"
-    return f"{effect(value)} {clean(view.metric.unit)}".rstrip()
+    return effect(value)
 
 
 # ---- Kept changes
@@ -427,8 +432,9 @@ def _diff(row: Experiment, room: int) -> tuple[str, str]:
 def _tests(view: RunView, points: Points) -> tuple[tuple[Test, ...], str]:
     if not view.live:
         return (), ""
-    rows = [row for row in view.experiments if view.looks.get(row.id)]
-    latest = sorted(rows, key=lambda row: (row.outcome == "kept", row.number))[-MOST_TESTS:]
+    known = [*view.experiments, *([view.in_flight] if view.in_flight is not None else [])]
+    rows = [row for row in known if view.looks.get(row.id)]
+    latest = sorted(rows, key=lambda row: (row.outcome in ("kept", None), row.number))[-MOST_TESTS:]
     shown = sorted(latest, key=lambda row: row.number)
     note = "" if len(shown) == len(rows) else f"{len(shown)} of {len(rows)} tests, kept and latest ones first."
     return tuple(test for row in shown if (test := _test(row, view, points(row))) is not None), note
@@ -517,7 +523,8 @@ def _claims_note(view: RunView) -> str:
     if not view.claims:
         return "Nothing has been claimed: autoresearch confirm measures the gain again, on data that no decision saw."
     unit = clean(view.metric.unit) or "the metric"
-    opened = f"The holdout was opened {view.openings} times. " if view.openings else ""
+    times = "once" if view.openings == 1 else f"{view.openings} times"
+    opened = f"The holdout was opened {times}. " if view.openings else ""
     return (
         f"Effects in {unit}, positive is better, at each claim's own level. {opened}"
         "At most a tenth of a run's claims are false on average (e-LOND)."
@@ -583,10 +590,10 @@ def _row(row: Experiment, view: RunView, detailed: frozenset[int]) -> Row:
     )
 
 
-def _dot(row: Experiment, view: RunView) -> Dot:
+def _dot(row: Experiment, view: RunView, confirmed: bool) -> Dot:
     outcome = "baseline" if row.number == 0 else row.outcome or "in progress"
     value = view.status.baseline if row.number == 0 else row.value
-    return Dot(row.number, outcome, value, row.hypothesis, row.effect, row.number in view.confirmed)
+    return Dot(row.number, outcome, value, row.hypothesis, row.effect, confirmed)
 
 
 # ---- What the adapter adds, and the small print

@@ -27,6 +27,7 @@ class Chromium:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
+        self.events: list[dict[str, Any]] = []  # what the browser reported by itself, for domains that were enabled
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._call("Page.enable")
@@ -46,6 +47,10 @@ class Chromium:
         while not (found := self._evaluate(condition))[0]:
             assert time.monotonic() < end, f"{condition} did not come true: {found}"
             time.sleep(0.05)
+
+    def call(self, method: str, **params: object) -> dict[str, Any]:
+        """Give any command of the protocol and return its result."""
+        return self._call(method, **params)
 
     def _evaluate(self, script: str) -> tuple[Any, object]:
         answer = self._answer("Runtime.evaluate", expression=script, returnByValue=True)
@@ -67,6 +72,7 @@ class Chromium:
             answer = self._next()
             if answer.get("id") == self._number:
                 return answer
+            self.events.append(answer)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
