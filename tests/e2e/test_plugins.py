@@ -18,13 +18,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a virtual environment that sees what is installed here, and nothing of the network."""
+    """A folder with a virtual environment that has the built wheel, and its dependencies from here: no network."""
     folder = tmp_path_factory.mktemp("plugins")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    shutil.copytree(ROOT / "autoresearch", source / "autoresearch", ignore=shutil.ignore_patterns("__pycache__"))
     venv.create(folder / "venv", with_pip=False)
-    here = [sysconfig.get_path("purelib"), str(ROOT)]
     packages = next((folder / "venv" / "lib").glob("python*/site-packages"))
-    # `addsitedir` reads the .pth files there, which is how an editable install of this repository is found.
-    (packages / "here.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in here))
+    (packages / "here.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    install(folder, source)
     return folder
 
 
@@ -46,10 +50,11 @@ def autoresearch(place: Path, *arguments: str | Path, cwd: Path | None = None) -
     return call(place, "-m", "autoresearch", *arguments, cwd=cwd).stdout
 
 
-def install(place: Path, package: Path) -> None:
+def install(place: Path, package: Path, *flags: str) -> None:
+    """Build a package and install it, without a look at what it depends on."""
     pip = [sys.executable, "-m", "pip", "--python", str(place / "venv" / "bin" / "python"), "install", "--quiet"]
     done = subprocess.run(
-        [*pip, "--no-deps", "--no-build-isolation", "--no-index", "-e", str(package)], capture_output=True, text=True
+        [*pip, "--no-deps", "--no-build-isolation", "--no-index", *flags, str(package)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 
@@ -61,17 +66,26 @@ def test_a_new_adapter_runs_at_once(place: Path, live: bool) -> None:
     autoresearch(place, "adapter", "new", name, *(["--live"] if live else []))
     text = (place / name / f"autoresearch_{name}" / "__init__.py").read_text()
     assert live or len(text.splitlines()) < 30
-    install(place, place / name)
+    install(place, place / name, "-e")
     assert name in autoresearch(place, "adapters")
     said = autoresearch(place, "run", "--adapter", name, "--experiments", "3", "--proposer", "search", "-q")
     assert "3 experiments" in said and (place / f"autoresearch-{name}").is_dir()
     assert "passed" in call(place, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place / name).stdout
 
 
+def test_the_wheel_is_what_is_tested(place: Path) -> None:
+    """What runs is the installed wheel with everything in it, not this repository."""
+    shown = call(
+        place, "-c", "import autoresearch.testing as t, autoresearch.adapters.command as c; print(t.__file__, c)"
+    )
+    assert shown.stdout.count(str(place / "venv")) == 2
+    assert "command" in autoresearch(place, "adapters")
+
+
 def test_the_example_plugin_brings_adapter_proposer_and_policy(place: Path) -> None:
     """All three are found by name; the words that do harm are trimmed, and each was measured twice."""
     package = shutil.copytree(EXAMPLE, place / "example", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    install(place, package)
+    install(place, package, "-e")
     chosen = [
         "--adapter",
         "spam",
