@@ -742,7 +742,13 @@ def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experime
         except CandidateError as error:
             return _crashed(services, state, experiment, error)
         live.next_look(
-            adapter, services.ledger, experiment, state.get("look", 0), now=services.now, sleep=services.sleep
+            adapter,
+            services.ledger,
+            experiment,
+            state.get("look", 0),
+            now=services.now,
+            sleep=services.sleep,
+            say=services.reporter.say,
         )
     return {"route": "decide"}
 

@@ -31,6 +31,9 @@ EVEN_SPLIT = {"control": 0.5, "treatment": 0.5}
 _DEFAULT_WAIT = 60.0
 """Seconds between looks where an adapter does not say."""
 
+_WORTH_SAYING = 120.0
+"""Seconds of silence that look like a fault unless they are announced."""
+
 
 def is_live(adapter: object) -> bool:
     """Say whether an adapter's metric arrives from people."""
@@ -55,6 +58,7 @@ def next_look(
     *,
     now: Callable[[], datetime],
     sleep: Callable[[float], bool],
+    say: Callable[[str], None],
 ) -> None:
     """Wait for people, then write down what both arms show; fine when this look is written down already.
 
@@ -65,6 +69,7 @@ def next_look(
         look: Number of the look, from 0.
         now: The clock.
         sleep: Waits so many seconds; False when a person wants the run to end meanwhile.
+        say: Tells the person at the screen that people are awaited, once.
 
     Raises:
         RunStoppedError: If a person wants the run to end; the test goes on collecting.
@@ -75,6 +80,11 @@ def next_look(
         return
     pace = adapter if isinstance(adapter, OffersPace) else None
     wait = _DEFAULT_WAIT if pace is None else pace.wait_seconds(test_id(experiment))
+    if wait >= _WORTH_SAYING and not known:
+        say(
+            f"Experiment {experiment.number} is before people; the first look is in {wait / 60:.0f} min. Ctrl-C ends "
+            "the run and not the test."
+        )
     if not sleep(wait):
         raise RunStoppedError("interrupted while the test goes on; autoresearch run takes it up again")
     totals = {arm.arm: arm for arm in adapter.observe(test_id(experiment))}

@@ -158,14 +158,16 @@ def test_a_verdict_waits_for_its_week(tmp_path: Path) -> None:
 
 def test_a_stop_while_people_are_awaited_leaves_the_test_running(tmp_path: Path) -> None:
     """`autoresearch stop` ends the run and not the test; the next run takes the same test up again."""
-    root, crowd = make_workspace(tmp_path / "w", "0.05"), Crowd(wait=60)
+    root, crowd = make_workspace(tmp_path / "w", "0.05"), Crowd(wait=600)
 
     def stop(number: int, name: str) -> None:
         if (number, name) == (1, "observe"):
             with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
                 ledger.send(ledger.runs()[-1].id, "stop")
 
-    result = go(root, ["0.09"], crowd, experiments=1, reporter=Listening(on_phase=stop))
+    listening = Listening(on_phase=stop)
+    result = go(root, ["0.09"], crowd, experiments=1, reporter=listening)
+    assert any("the first look is in 10 min" in said for said in listening.said)
     assert result.reason.startswith("interrupted while the test goes on") and crowd.finished == []
     crowd.wait = 0.0
     assert go(root, [], crowd).status.kept == 1

@@ -56,9 +56,14 @@ class ServedSource:
         """Show the campaign's own copy where nothing is shown yet, and see that a server is up.
 
         Raises:
-            EnvironmentNotReadyError: If no server runs for this campaign.
+            EnvironmentNotReadyError: If no server runs for this campaign, or its kill switch is on.
         """
         self.show_original()
+        if self.folder.killed:
+            raise EnvironmentNotReadyError(
+                f"The kill switch of {self.campaign.folder} is on: everybody sees the control, and nobody is counted.\n"
+                f"Turn it off, then run again: autoresearch marketing kill --off -w {self.campaign.folder}"
+            )
         from autoresearch.adapters.marketing.site.server import is_serving
 
         if not is_serving(self.campaign.folder):

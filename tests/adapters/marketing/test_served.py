@@ -11,7 +11,7 @@ from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource, last_change
 from autoresearch.adapters.marketing.site.pages import PAGE
 from autoresearch.adapters.marketing.wording import Copy, set_slots
-from autoresearch.core import Artifact, LiveExperiment
+from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
 from tests.adapters.marketing.campaigns import campaign
 from tests.adapters.marketing.filling import exposure, write
 
@@ -67,3 +67,13 @@ def test_a_new_run_from_another_copy_shows_its_incumbent(stage: Stage) -> None:
     assert stage.shown() == (original, "Plan my first week")
     stage.source.finish("new-1", kept=False)
     assert stage.shown() == (original, "Plan my first week")
+
+
+def test_no_run_waits_for_people_behind_a_kill_switch(stage: Stage) -> None:
+    """Nobody is counted while it is on, so a run would wait for weeks; without a server it would too."""
+    LiveFolder.of(stage.campaign.folder).kill(True)
+    with pytest.raises(EnvironmentNotReadyError, match=r"kill switch .* is on"):
+        stage.source.prepare()
+    LiveFolder.of(stage.campaign.folder).kill(False)
+    with pytest.raises(EnvironmentNotReadyError, match="No server shows the campaign"):
+        stage.source.prepare()
