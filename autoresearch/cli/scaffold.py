@@ -110,9 +110,9 @@ _TEST = '''\
 """Every clause of the contract, inherited from the kit; what is worse and what is broken only the author knows."""
 
 import pytest
-
 from autoresearch.core import Adapter
 from autoresearch.testing import AdapterConformance
+
 from PACKAGE import create_adapter
 
 
@@ -163,8 +163,7 @@ class TITLEAdapter:
             self._write(experiment.id, {arm: [rate, 0, 0] for arm, rate in rates.items()})
 
     def observe(self, experiment_id: str) -> Sequence[core.ArmTotals]:
-        people = {arm: (n, yes) for arm, (_, n, yes) in self._read(experiment_id).items()}
-        return [core.ArmTotals(arm, n, float(yes), float(yes)) for arm, (n, yes) in people.items()]
+        return [core.ArmTotals(arm, int(n), yes, yes) for arm, (_, n, yes) in self._read(experiment_id).items()]
 
     def finish(self, experiment_id: str, outcome: core.Outcome) -> None: ...
 
@@ -186,10 +185,11 @@ class TITLEAdapter:
     def _path(self, experiment_id: str) -> Path:
         return self.folder / f"{experiment_id.replace('/', '-')}.json"
 
-    def _read(self, experiment_id: str) -> dict[str, list]:
-        return json.loads(self._path(experiment_id).read_text())
+    def _read(self, experiment_id: str) -> dict[str, list[float]]:
+        arms: dict[str, list[float]] = json.loads(self._path(experiment_id).read_text())
+        return arms
 
-    def _write(self, experiment_id: str, arms: Mapping[str, list]) -> None:
+    def _write(self, experiment_id: str, arms: Mapping[str, list[float]]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self._path(experiment_id).with_suffix(".new")
         beside.write_text(json.dumps(arms))
@@ -207,9 +207,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from autoresearch.core import LiveAdapter, LiveExperiment, Workspace
 from autoresearch.testing import LiveAdapterConformance
+
 from PACKAGE import TITLEAdapter, create_adapter
 
 
