@@ -149,6 +149,6 @@ def test_on_paper_it_is_dark_on_white_and_complete(browser: Chromium, url: str) 
     browser.visit(url)
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    folded = "[...document.querySelectorAll('details')].filter(one => one.lastElementChild.offsetHeight === 0).length"
+    folded = "[...document.querySelectorAll('details')].filter(one => !one.lastElementChild.checkVisibility()).length"
     assert browser.run(folded) == 0
     browser.call("Emulation.setEmulatedMedia", media="")

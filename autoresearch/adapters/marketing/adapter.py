@@ -26,6 +26,7 @@ from autoresearch.core import (
     Metric,
     MetricKind,
     Outcome,
+    ReportSection,
     Scope,
     UsageError,
     Workspace,
@@ -38,6 +39,8 @@ CROSSED_SHARE = 0.01
 
 _LABELS = {"simulated": "simulated_", "replay": "replayed_"}
 
+_YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
+
 OPTIONS = ("kind", "platform", "seed", "anyway", "whole_weeks")
 
 
@@ -45,11 +48,14 @@ def create_adapter(options: Mapping[str, str]) -> MarketingAdapter:
     """Return the adapter; the campaign is read when the workspace is known.
 
     Raises:
-        UsageError: If an option is unknown.
+        UsageError: If an option is unknown, or is neither yes nor no where it must be.
     """
     for name in options:
         if name not in OPTIONS:
             raise UsageError(f"The marketing adapter has no option {name!r}; it has {', '.join(OPTIONS)}.")
+    for name in ("anyway", "whole_weeks"):
+        if options.get(name, "no") not in (*_YES, *_NO):
+            raise UsageError(f"The option {name} must be yes or no, not {options[name]!r}.")
     return MarketingAdapter(dict(options))
 
 
@@ -115,7 +121,7 @@ class MarketingAdapter:
         """
         self._campaign = Campaign.load(workspace.path)
         self._refuse_own_copy()
-        if self._options.get("anyway", "no") not in ("yes", "true", "1"):
+        if self._options.get("anyway", "no") in _NO:
             self._refuse_hopeless_plan()
         self._source = create_source(self._campaign, self._options)
         self._source.prepare()
@@ -141,9 +147,14 @@ class MarketingAdapter:
         reason = hopelessness(self.campaign)
         if reason is not None:
             raise UsageError(
-                f"{reason}\nSee what the traffic affords: autoresearch marketing plan. To run all the same: "
-                "--set anyway=yes"
+                f"{reason}\nSee what the traffic affords: autoresearch marketing plan. To run all the same: --anyway"
             )
+
+    def report_sections(self, workspace: Path, run_id: str) -> Sequence[ReportSection]:
+        """The three totals of the kept changes, and the map of what resonates where there are tests enough."""
+        from autoresearch.adapters.marketing.report_sections import sections
+
+        return sections(workspace, run_id)
 
     def roll_back(self, workspace: Workspace, artifact: Path, ended: str | None) -> None:
         """Show an earlier copy to everybody, the permanent holdout excepted; no server needs to be up."""
@@ -288,7 +299,7 @@ class MarketingAdapter:
         return f"A line is crossed; the test ends with its week, on {ends:%Y-%m-%d}."
 
     def _whole_weeks(self) -> bool:
-        return self.campaign.traffic.whole_weeks and self._options.get("whole_weeks", "yes") not in ("no", "false", "0")
+        return self.campaign.traffic.whole_weeks and self._options.get("whole_weeks", "yes") in _YES
 
     def _records(self, experiment_id: str) -> Records:
         return Records(self.campaign.folder / ".autoresearch" / "marketing" / "looks" / experiment_id)
