@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autoresearch.cli.flags import command_flags, merged, place, taking
-from autoresearch.cli.options import DataOption, PresetOption, SetOption, adapter_options
+from autoresearch.cli.options import DataOption, KindOption, PresetOption, SetOption, adapter_options
 from autoresearch.cli.place import shown_path, suffix
 from autoresearch.core.workspace import Layout
 
@@ -39,6 +39,7 @@ def init(
     ] = None,
     preset: PresetOption = None,
     data: DataOption = None,
+    kind: KindOption = None,
     settings: SetOption = None,
     flagged: dict[str, str],
 ) -> None:
@@ -49,7 +50,7 @@ def init(
     """
     if folder is not None and workspace is not None and folder.resolve() != workspace.resolve():
         raise typer.BadParameter(f"DIR says {folder} and --workspace {workspace}; give one.", param_hint="--workspace")
-    options = merged(adapter_options(settings, preset, data), flagged, adapter or "command")
+    options = merged(adapter_options(settings, preset, data, kind=kind), flagged, adapter or "command")
     root = folder or workspace
     if existing is not None:
         adapter, root, options = _taken_over(existing, adapter, root, options)

@@ -33,18 +33,37 @@ PresetOption = Annotated[
 ]
 DataOption = Annotated[str | None, typer.Option("--data", help="Short for --set data=DATA.", show_default=False)]
 
+KindOption = Annotated[
+    str | None,
+    typer.Option("--kind", help="marketing: page, email or ad. Short for --set kind=KIND.", show_default=False),
+]
+AnywayOption = Annotated[
+    bool,
+    typer.Option("--anyway", help="marketing: run a plan that the traffic cannot afford. Short for --set anyway=yes."),
+]
+NoWholeWeeksOption = Annotated[
+    bool,
+    typer.Option("--no-whole-weeks", help="marketing: let a test end in mid-week. Short for --set whole_weeks=no."),
+]
 
-def adapter_options(settings: Sequence[str] | None, preset: str | None, data: str | None) -> dict[str, str]:
+
+def adapter_options(
+    settings: Sequence[str] | None, preset: str | None, data: str | None, **short: str | None
+) -> dict[str, str]:
     """Return the adapter's options as typed.
+
+    Args:
+        settings: What `--set` was given.
+        preset: What `--preset` was given.
+        data: What `--data` was given.
+        short: Further options by name that a flag of their own was given for; None where it was not.
 
     Raises:
         typer.BadParameter: If a setting has no `=` or no name, or a name is given twice with different values.
     """
     options: dict[str, str] = {}
-    given = [*(settings or ())]
-    given += [f"preset={preset}"] if preset is not None else []
-    given += [f"data={data}"] if data is not None else []
-    for text in given:
+    flags = {"preset": preset, "data": data, **short}
+    for text in [*(settings or ()), *(f"{name}={value}" for name, value in flags.items() if value is not None)]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:

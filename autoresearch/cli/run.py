@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoresearch.cli.flags import command_flags, merged, place, taking
-from autoresearch.cli.options import DataOption, PresetOption, SetOption, adapter_options
+from autoresearch.cli.options import (
+    AnywayOption,
+    DataOption,
+    NoWholeWeeksOption,
+    PresetOption,
+    SetOption,
+    adapter_options,
+)
 from autoresearch.cli.place import refuse_ambiguity
 from autoresearch.cli.reporter import JsonLines, reporter_for
 from autoresearch.cli.summary import closing
@@ -103,6 +110,8 @@ def run(
     ] = None,
     preset: PresetOption = None,
     data: DataOption = None,
+    anyway: AnywayOption = False,
+    no_whole_weeks: NoWholeWeeksOption = False,
     settings: SetOption = None,
     early_stop: Annotated[
         bool | None,
@@ -142,7 +151,8 @@ def run(
     Ctrl-C once ends the run after the experiment in progress, twice at once. What is left out comes from
     autoresearch.toml in the workspace. Options that begin with "command:" go with --adapter command.
     """
-    options = merged(adapter_options(settings, preset, data), flagged, adapter)
+    short = {"anyway": "yes" if anyway else None, "whole_weeks": "no" if no_whole_weeks else None}
+    options = merged(adapter_options(settings, preset, data, **short), flagged, adapter)
     if adapter == "command" and min_effect is not None:
         options, min_effect = {**options, "min_effect": f"{min_effect:g}"}, None
     workspace = place(workspace, adapter)

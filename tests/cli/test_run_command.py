@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from autoresearch.core.ledger import Ledger
 from tests.cli.conftest import invoke
 
 
@@ -75,6 +76,15 @@ def test_options_reach_the_adapter(hill: Path, here: Path) -> None:
     assert invoke("run", "--adapter", "hill", "--set", "pause=0.0", "--preset", "tiny", "-n", "0").exit_code == 0
     text = (here / "autoresearch-hill" / "autoresearch.toml").read_text(encoding="utf-8")
     assert 'pause = "0.0"' in text and 'preset = "tiny"' in text
+
+
+def test_a_campaign_is_made_and_run_by_flags_of_its_own(here: Path) -> None:
+    """`--kind`, `--anyway` and `--no-whole-weeks` are the marketing adapter's options by a shorter name."""
+    assert invoke("init", "--adapter", "marketing", "--kind", "ad", "mine").exit_code == 0
+    assert 'kind = "ad"' in (here / "mine" / "campaign.toml").read_text(encoding="utf-8")
+    invoke("run", "-w", "mine", "-n", "0", "--anyway", "--no-whole-weeks")
+    with Ledger.open(here / "mine" / ".autoresearch" / "ledger.db") as ledger:
+        assert ledger.runs()[-1].options == {"kind": "ad", "anyway": "yes", "whole_weeks": "no"}
 
 
 def test_policy_parameters_reach_the_policy(hill: Path, here: Path) -> None:

@@ -129,6 +129,13 @@ def test_an_option_that_nobody_reads_is_refused() -> None:
         create_adapter({"knd": "page"})
 
 
+@pytest.mark.parametrize("name", ["anyway", "whole_weeks"])
+def test_a_switch_is_yes_or_no(name: str) -> None:
+    """A word that nobody understands must not quietly mean one of the two."""
+    with pytest.raises(UsageError, match=f"{name} must be yes or no, not 'nope'"):
+        create_adapter({name: "nope"})
+
+
 def test_the_campaigns_own_copy_is_held_to_its_rules(campaign: Path) -> None:
     """A baseline that would be refused is named before anybody sees it."""
     edit(campaign / "copy.toml", 'cta = "Start the free trial"', 'cta = "<b>Start</b>"')
@@ -146,7 +153,7 @@ def test_a_text_offered_to_the_search_is_held_to_the_rules_too(campaign: Path) -
 def test_a_plan_that_traffic_cannot_afford_is_refused_unless_asked_for(campaign: Path) -> None:
     """300 visitors a week cannot settle a tenth more of 5 %; `anyway` runs it all the same."""
     edit(campaign / "campaign.toml", "weekly = 20_000", "weekly = 300")
-    with pytest.raises(UsageError, match="--set anyway=yes"):
+    with pytest.raises(UsageError, match="all the same: --anyway"):
         create_adapter({}).prepare(Workspace(campaign))
     create_adapter({"anyway": "yes"}).prepare(Workspace(campaign))
 
