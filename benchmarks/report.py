@@ -2,7 +2,8 @@
 
 Fills a ledger with made-up experiments (every fortieth idea or so is better, by less and less; hypotheses and diffs as
 long as a language model's) and prints, for each number of experiments, the seconds that `autoresearch report` spends
-reading, gathering and writing, the size of the HTML and of the Markdown, and the most memory the process held.
+reading, gathering and writing HTML, the processor's seconds of the three together (which a busy machine does not
+change), the size of the HTML and of the Markdown, and the most memory the process held.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--keep", type=Path, help="Folder for the reports.")
     arguments = parser.parse_args()
-    print("experiments   read s   gather s   write s   HTML KB   Markdown KB   peak MB")
+    print("experiments   read s   gather s   write s   processor s   HTML KB   Markdown KB   peak MB")
     for count in arguments.experiments:
         with tempfile.TemporaryDirectory() as folder:
             _measure(Path(folder) / "ledger.db", count, arguments.keep)
@@ -197,13 +198,14 @@ def _measure(path: Path, count: int, keep: Path | None) -> None:
     fill(path, count)
     spend_proposals(path, "made-up", count)
     with Ledger.open(path) as ledger:
-        times = [time.perf_counter()]
+        began, times = time.process_time(), [time.perf_counter()]
         view = view_of(ledger, ledger.run("made-up"), at_work=False)
         times.append(time.perf_counter())
         page = page_of(view, now=BEGAN + timedelta(hours=10), points=lambda row: live_points(ledger, view, row))
         times.append(time.perf_counter())
         html = as_html(page)
         times.append(time.perf_counter())
+        processor = time.process_time() - began
     markdown = as_markdown(page)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
@@ -212,7 +214,8 @@ def _measure(path: Path, count: int, keep: Path | None) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     read, gather, write = (later - earlier for earlier, later in pairwise(times))
     sizes = [len(text.encode()) / 1000 for text in (html, markdown)]
-    print(f"{count:11,} {read:8.2f} {gather:10.2f} {write:9.2f} {sizes[0]:9.0f} {sizes[1]:13.0f} {peak:9.0f}")
+    seconds = f"{read:8.2f} {gather:10.2f} {write:9.2f} {processor:13.2f}"
+    print(f"{count:11,} {seconds} {sizes[0]:9.0f} {sizes[1]:13.0f} {peak:9.0f}")
 
 
 if __name__ == "__main__":

@@ -145,6 +145,7 @@ class Page:
     tiles: tuple[tuple[str, str, str], ...]
     wide: Drawn
     narrow: Drawn
+    drawn: str
     kept: tuple[Kept, ...]
     kept_note: str
     tests: tuple[Test, ...]
@@ -191,6 +192,7 @@ def page_of(view: RunView, *, now: datetime, points: Points, sections: Sequence[
         tiles=_tiles(view),
         wide=wide,
         narrow=narrow,
+        drawn=_LIVE_LINE if view.live else _MEASURED_LINE,
         kept=kept,
         kept_note=kept_note,
         tests=tests,
@@ -207,6 +209,16 @@ def page_of(view: RunView, *, now: datetime, points: Points, sections: Sequence[
         reading=_reading(view),
         live=view.live,
     )
+
+
+_MEASURED_LINE = (
+    "Every experiment is a dot. The line is what the incumbent is believed to be worth after each experiment, judged "
+    "on all that was known by then; a kept dot beyond it was partly luck."
+)
+_LIVE_LINE = (
+    "Every test is a dot: the rate of its treatment, in its own weeks. The line adds to the baseline's rate what each "
+    "kept test showed."
+)
 
 
 # ---- Writing
