@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def calibrate(
     workspace: WorkspaceOption = None,
     run: RunOption = None,
-    runs: Annotated[int, typer.Option("--runs", min=2, help="Measurements of the incumbent; earlier ones count.")] = 4,
+    runs: Annotated[
+        int, typer.Option("--runs", min=2, max=10_000, help="Measurements of the incumbent; earlier ones count.")
+    ] = 4,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the result.")] = False,
     json: JsonOption = False,
 ) -> None:

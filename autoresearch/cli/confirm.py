@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from autoresearch.core.confirm import Confirmation, Judged
     from autoresearch.core.readmodel import RunStatus
 
+MOST_SEEDS = 10_000
+"""So far up do calibrations have their seeds; one more would measure twice what should be fresh."""
+
 
 def confirm(
     workspace: WorkspaceOption = None,
     run: RunOption = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Fresh seeds an arm; more may be asked for later.")] = 5,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=2, max=MOST_SEEDS, help="Fresh seeds an arm; more may be asked for later.")
+    ] = 5,
     claims: Annotated[
         int | None,
         typer.Option(
@@ -102,8 +107,9 @@ def confirmation_text(found: Confirmation, status: RunStatus, metric: Metric, wh
     """Return what a confirmation found, for people; the first line is the one that every report begins with."""
     unit, holdout = clean(metric.unit), found.split == "holdout"
     lines = [headline(status, metric), ""]
-    lines += [f"{_sentence(item, unit, found.split)}" for item in found.claims]
-    lines += ["", _claims_table(found).rstrip("\n"), ""]
+    incumbent = max((item.claim.number for item in found.claims), default=0)
+    lines += [_sentence(item, unit, found.split, incumbent) for item in found.claims]
+    lines += ["", _claims_table(found, incumbent).rstrip("\n"), ""]
     lines.append(
         f"Effects in {unit or 'the metric'}, positive is better. {found.arms} arms, {found.seeds} fresh seeds each, "
         + (f"on the holdout, which this run has opened {found.openings} times." if holdout else _NO_HOLDOUT)
@@ -135,14 +141,18 @@ def _place(split: str) -> str:
     return "on the holdout" if split == "holdout" else "once more on the same data"
 
 
-def _subject(item: Judged) -> str:
+def _subject(item: Judged, incumbent: int) -> str:
     number = item.claim.number
-    return f"the incumbent (experiment {number})" if item.claim.subject == "incumbent" else f"experiment {number}"
+    if item.claim.subject != "incumbent":
+        return f"experiment {number}"
+    return (
+        f"the incumbent (experiment {number})" if number == incumbent else f"experiment {number}, once the incumbent,"
+    )
 
 
-def _sentence(item: Judged, unit: str, split: str) -> str:
-    """Return one plain sentence about a claim."""
-    claim, what = item.claim, _subject(item)
+def _sentence(item: Judged, unit: str, split: str, incumbent: int) -> str:
+    """Return one plain sentence about a claim; `incumbent` is the experiment that was kept last."""
+    claim, what = item.claim, _subject(item, incumbent)
     than = "the baseline" if claim.subject == "incumbent" else "its parent"
     if claim.outcome == "failed":
         return f"Not confirmed: {what} could not be measured with fresh seeds: {clean(claim.reason)}"
@@ -161,16 +171,18 @@ def _sentence(item: Judged, unit: str, split: str) -> str:
     return f"{start}; if the difference is what it seems, {item.seeds_needed} seeds an arm would show it."
 
 
-def _claims_table(found: Confirmation) -> str:
+def _claims_table(found: Confirmation, incumbent: int) -> str:
     columns = [Column("claim")]
     columns += [Column(name, right=True) for name in ("raw", "shrunk", "from", "to", "e-value", "needed")]
     columns.append(Column("outcome", styles={"confirmed": "green", "re-measured": "green", "not confirmed": "yellow"}))
-    return table(columns, [_row(item, found.split) for item in found.claims])
+    return table(columns, [_row(item, found.split, incumbent) for item in found.claims])
 
 
-def _row(item: Judged, split: str) -> list[str]:
+def _row(item: Judged, split: str, incumbent: int) -> list[str]:
     claim = item.claim
-    name = "incumbent / baseline" if claim.subject == "incumbent" else f"experiment {claim.number} / parent"
+    name = f"experiment {claim.number} / {'baseline' if claim.subject == 'incumbent' else 'parent'}"
+    if claim.subject == "incumbent" and claim.number == incumbent:
+        name = "incumbent / baseline"
     e_value = "-" if claim.e_value is None else f"{claim.e_value:.3g}"
     needed = "-" if claim.level is None or claim.level <= 0 else f"{item.threshold:.3g}"
     names = {"unconfirmed": "not confirmed", "confirmed": "confirmed" if split == "holdout" else "re-measured"}

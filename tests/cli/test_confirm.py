@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autoresearch.cli.confirm import MOST_SEEDS
 from autoresearch.core import lock
+from autoresearch.core.fresh import CALIBRATE_SEED, CONFIRM_SEED
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.workspace import Layout
 from tests.cli.conftest import invoke
@@ -106,8 +108,33 @@ def test_an_adapter_that_is_not_installed_gets_a_sentence(filled: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    "words", [["confirm", "--seeds", "1"], ["confirm", "--claims", "1"], ["calibrate", "--runs", "1"]]
+    "words",
+    [
+        ["confirm", "--seeds", "1"],
+        ["confirm", "--seeds", str(MOST_SEEDS + 1)],
+        ["confirm", "--claims", "1"],
+        ["calibrate", "--runs", "1"],
+        ["calibrate", "--runs", str(10**11)],
+    ],
 )
 def test_senseless_numbers_are_wrong_usage(words: list[str]) -> None:
-    """Too few to show a spread."""
+    """Too few to show a spread, or so many that nobody could wait for them."""
     assert invoke(*words).exit_code == 2
+
+
+def test_confirmations_and_calibrations_share_no_seed() -> None:
+    """The most seeds that a confirmation takes end where those of calibrations begin."""
+    assert CONFIRM_SEED + MOST_SEEDS == CALIBRATE_SEED
+
+
+def test_an_earlier_incumbent_is_told_from_the_present_one(hill: Path, tmp_path: Path) -> None:
+    """After another keep, the old claim names its experiment, and one line alone speaks of the incumbent."""
+    root, kept = tmp_path / "w", []
+    for experiments in ("2", "4"):
+        run = ["run", "--adapter", "hill", "-w", str(root), "--proposer", "search", "-n", experiments, "--seed", "1"]
+        assert invoke(*run, "--quiet", "--no-confirm").exit_code == 0
+        said = invoke("confirm", "-w", root, "--seeds", "3", "--quiet").stdout
+        kept.append(json.loads(invoke("status", "-w", root, "--json").stdout)["kept"])
+    assert 0 < kept[0] < kept[1]
+    assert said.count("the incumbent (experiment ") == 1 and said.count("\nincumbent / baseline ") == 1
+    assert ", once the incumbent, is better than the baseline" in said.replace("\n", " ")
