@@ -51,6 +51,7 @@ from autoresearch.core.proposers import Proposer
 from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
 from autoresearch.core.store import Store
+from autoresearch.core.words import duration
 from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings, write_options
 
 POLL_SECONDS = 0.5
@@ -379,22 +380,22 @@ class _Driver:
     def _adopt(self, run: Run, policy: Policy | None) -> None:
         """Take over what a run was started with; refuse what would change it midway."""
         asked = self.settings
-        options = {**run.options, **asked.options}
         wanted: dict[str, tuple[Any, Any]] = {
             "policy": (policy.name if policy else asked.policy or run.policy, run.policy),
             "seed": (run.seed if asked.seed is None else asked.seed, run.seed),
             "budget_seconds": (asked.budget_seconds or run.budget_seconds, run.budget_seconds),
             "device": (asked.device or run.device, run.device),
-            "options": (options, run.options),
+            **{f"option {name}": (new, run.options.get(name)) for name, new in asked.options.items()},
         }
-        parameters = {**run.policy_parameters, **asked.policy_parameters}
         if wanted["policy"][0] == run.policy:
-            wanted["policy parameters"] = (parameters, run.policy_parameters)
+            parameters, known = asked.policy_parameters, run.policy_parameters
+            wanted.update({name: (new, known.get(name)) for name, new in parameters.items()})
         changed = [f"{name} {old!r} -> {new!r}" for name, (new, old) in wanted.items() if new != old]
         if changed:
             raise UsageError(
                 f"The run {run.id} keeps the rules it was started with, and this would change {'; '.join(changed)}.\n"
-                "Leave that out to go on with it, or begin a new run: --new"
+                f"Leave that out to go on with it (what the command line does not say comes from "
+                f"{self._config_in_words()}), or begin a new run: --new"
             )
         self.settings = replace(
             asked,
@@ -405,6 +406,10 @@ class _Driver:
             device=run.device,
             options=run.options,
         )
+
+    def _config_in_words(self) -> str:
+        config = self.layout.config
+        return str(config.relative_to(self.layout.root)) if config.is_relative_to(self.layout.root) else str(config)
 
     def _create_run(self, name: str, distribution: str, version: str) -> Run:
         now = self.moments.now()
@@ -572,6 +577,7 @@ class _Driver:
                 self.reporter.experiment_ended(self.history.experiments[-1])
                 if number == 0 and isinstance(self.adapter, Adapter):
                     self._say_what_can_be_seen()
+                    self._say_if_nothing_can_be_cut()
 
     def _confirm(self) -> None:
         """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""
@@ -596,7 +602,7 @@ class _Driver:
             return
         where = "on the holdout" if bench.claim_split is Split.HOLDOUT else "with fresh seeds"
         self.reporter.say(
-            f"Confirming: {count} measurements {where}, about {count * self._measure_seconds() / 60:.1f} min. "
+            f"Confirming: {count} measurements {where}, about {duration(count * self._measure_seconds())}. "
             "Ctrl-C ends this, and what was measured stays."
         )
         try:
@@ -607,7 +613,7 @@ class _Driver:
     def _no_room_for(self, count: int) -> str | None:
         """Say why so many measurements are more than the session has left; None where they are not."""
         seconds, spent = count * self._measure_seconds(), self._spent()
-        takes = f"that takes about {seconds / 60:.1f} min"
+        takes = f"that takes about {duration(seconds)}"
         if self.limits.hours is not None and spent.seconds + seconds > self.limits.hours * 3600:
             return f"{takes}, and less is left"
         if self.limits.max_samples is not None and spent.samples + count > self.limits.max_samples:
@@ -625,6 +631,15 @@ class _Driver:
             return
         self.run = self.ledger.update_run(self.run.id, noise_sd=known.noise.sd, noise_dof=known.noise.dof)
         self.reporter.say(calibrate.sentence(known, self.adapter.metric, self.policy.name))
+
+    def _say_if_nothing_can_be_cut(self) -> None:
+        """Say so where early stopping was asked for and the baseline's measurements brought no curve to judge by."""
+        found = [row for rows in self.history.measurements.values() for row in rows]
+        if self.settings.early_stop and not any(row.curve for row in found):
+            self.reporter.say(
+                "Nothing can be stopped early here: measurements of this adapter bring no curve, so each runs to its "
+                "end."
+            )
 
     def _stop_wanted(self) -> bool:
         """Say whether a person wants the confirmation to end, by Ctrl-C or by `autoresearch stop`."""
@@ -732,11 +747,9 @@ class _Driver:
         if self.limits.experiments is not None:
             factor = max(0, self.limits.experiments - self._spent().experiments)
             left = "1 experiment" if factor == 1 else f"{factor} experiments"
-        hours = seconds * factor / 3600
-        span = f"{hours:.1f} h" if hours >= 2 else f"{seconds * factor / 60:.1f} min"
         self.reporter.say(
-            f"Estimate for {left}: about {span} (1.3 measurements each, some are taken twice) and "
-            f"${cost.usd * factor:.2f} for proposals ({cost.basis})."
+            f"Estimate for {left}: about {duration(seconds * factor)} (1.3 measurements each, some are taken twice) "
+            f"and ${cost.usd * factor:.2f} for proposals ({cost.basis})."
         )
         if cost.usd > 0 and self.limits.max_usd is None:
             self.reporter.say("There is no cap on the cost; set one with --max-usd.")

@@ -94,7 +94,8 @@ def headline(status: RunStatus, metric: Metric) -> str:
     from autoresearch.core.readmodel import share_confirmed
 
     again = status.confirmed_on == "search"  # no data that keep decisions never saw
-    nothing = "not shown by measuring again" if again else "not confirmed"
+    # The same words whether it was tried and failed or, after a new keep, was not tried yet.
+    nothing = "not shown" if again else "not confirmed"
     confirmed = nothing if status.confirmed_gain is None else _gain(status.confirmed_gain, metric)
     share = share_confirmed(status.believed_gain, status.confirmed_gain)
     if share is not None:

@@ -263,6 +263,8 @@ def test_changing_the_rules_midway_is_refused(tmp_path: Path) -> None:
         go(root, ["1"], experiments=1, policy="bayes")
     with pytest.raises(UsageError, match="seed 0 -> 5"):
         go(root, ["1"], experiments=1, seed=5)
+    with pytest.raises(UsageError, match=r"would change option size None -> '3'\.\nLeave that out .*autoresearch.toml"):
+        go(root, ["1"], experiments=1, options={"size": "3"})
 
 
 def test_a_changed_evaluator_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from autoresearch.core import CandidateError, Direction, Measurement, Metric, RunContext, Scope, Split, Workspace
 from autoresearch.core.driver import run
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.workspace import Layout, read_settings
-from tests.core.fakes import FakeProposer, make_workspace
+from tests.core.fakes import FakeProposer, Listening, SquareAdapter, make_workspace
 
 POINTS = [step / 50 for step in range(1, 51)]
 
@@ -90,3 +92,20 @@ def test_the_workspace_can_ask_for_early_stopping(tmp_path: Path) -> None:
     assert read_settings(Layout(tmp_path)).early_stop is True
     (tmp_path / "autoresearch.toml").write_text("[run]\n", encoding="utf-8")
     assert read_settings(Layout(tmp_path)).early_stop is False
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_wish_that_cannot_be_met_is_said(tmp_path: Path, early_stop: bool) -> None:
+    """An adapter without curves measures everything to its end, and who asked for early stopping is told."""
+    said = Listening()
+    run(
+        SquareAdapter(),
+        workspace=make_workspace(tmp_path),
+        proposer=FakeProposer(["2"]),
+        policy="greedy",
+        experiments=1,
+        early_stop=early_stop,
+        confirm=False,
+        reporter=said,
+    )
+    assert any(text.startswith("Nothing can be stopped early here") for text in said.said) is early_stop
