@@ -534,7 +534,7 @@ def _from_ledger(path: Path, run_id: str | None) -> ExperimentLog:
     from autoresearch.core.ledger import Ledger
     from autoresearch.core.memory import metric_from_json
 
-    with Ledger.open(path) as ledger:
+    with Ledger.reading(path) as ledger:
         run = ledger.latest_run() if run_id is None else ledger.run(run_id)
         if run is None:
             raise UsageError(f"{path} holds no run yet.\nAudit it once something was measured.")

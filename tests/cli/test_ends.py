@@ -270,7 +270,7 @@ def test_output_that_cannot_be_written_is_one_sentence(filled: Path) -> None:
 
 @pytest.mark.skipif(not can_mount(), reason="needs a small file system, and this user may not mount one here")
 def test_a_workspace_that_cannot_be_written_can_be_read(hill: Path, tmp_path: Path) -> None:
-    """Listings and checkout work on a read-only file system; a run is refused with a sentence."""
+    """Listings, audit and checkout work on a read-only file system; a run is refused with a sentence."""
     folder = tmp_path / "small"
     folder.mkdir()
     out = tmp_path / "out"
@@ -279,6 +279,7 @@ def test_a_workspace_that_cannot_be_written_can_be_read(hill: Path, tmp_path: Pa
         '"$@" run --adapter hill -w w -n 1 -q --no-confirm >/dev/null && mount -o remount,ro none .;'
         ' for words in "status --json" "log --json" "show" "export" "checkout best ' + str(out) + '";'
         ' do "$@" $words -w w >/dev/null; echo "$words: $?"; done;'
+        ' "$@" audit w --noise 0.1 >/dev/null; echo "audit: $?";'
         ' for words in "run -n 1" "pause" "gc"; do "$@" $words -w w; echo "$words: $?"; done',
     )
     assert "Traceback" not in done.stderr, done.stderr
