@@ -78,11 +78,13 @@ class Measured:
 
 
 @pytest.fixture
-def measured(checkout: Path, tmp_path: Path) -> Callable[..., Measured]:
+def measured(checkout: Path) -> Callable[..., Measured]:
     """Return a function from options to what measures with them."""
     count = itertools.count()
 
     def make(options: Mapping[str, str] | None = None, *, sandbox: str = "limits") -> Measured:
-        return Measured(checkout, tmp_path / f"measured-{next(count)}", options or {}, sandbox)
+        # Where the loop measures, too: below the checkout.
+        folder = checkout / ".autoresearch" / "experiments" / str(next(count))
+        return Measured(checkout, folder, options or {}, sandbox)
 
     return make

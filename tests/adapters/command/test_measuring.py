@@ -192,9 +192,10 @@ def test_a_check_cannot_prepare_the_ground(measured: Make, checkout: Path) -> No
 
 
 def test_executable_files_and_links_stay_what_they_are(measured: Make, checkout: Path) -> None:
-    """A script that the candidate may change can still be run, and a link leads where it did."""
-    (checkout / "go.sh").write_text("#!/bin/sh\necho METRIC loss=$(cat link.txt)\n")
-    (checkout / "go.sh").chmod(0o755)
+    """Scripts can still be run, that which the candidate may change included, and a link leads where it did."""
+    for name, text in {"go.sh": "echo METRIC loss=$(./read.sh)", "read.sh": "cat link.txt"}.items():
+        (checkout / name).write_text(f"#!/bin/sh\n{text}\n")
+        (checkout / name).chmod(0o755)
     (checkout / "value.txt").write_text("6")
     (checkout / "link.txt").symlink_to("value.txt")
     assert measured({"edit": "go.sh", "measure": "./go.sh"})().value == 6.0
