@@ -67,4 +67,6 @@ print(result.status.experiments, "experiments")')
 must "2 experiments"
 said=$(autoresearch log -w tour)
 must "The artifact as found"
+said=$(autoresearch report -w tour --output=-)
+must "<!DOCTYPE html>" "believed gain"
 echo "Wheel: installs, explains itself and runs"

@@ -18,8 +18,8 @@ from autoresearch.core.readmodel import LivePoint, Standing
 from autoresearch.core.words import effect, metric_in_words, number
 from autoresearch.web.svg import GLYPH, Frame, Scale, along, crop, line, path, picture, place, text, ticks
 
-WIDE = Frame(980, 440, left=72, right=24, top=34, bottom=76)
-NARROW = Frame(400, 400, left=58, right=12, top=34, bottom=116, font=12)
+WIDE = Frame(980, 440, left=72, right=24, top=34, bottom=78)
+NARROW = Frame(400, 420, left=58, right=18, top=34, bottom=138, font=12)
 SMALL = Frame(460, 270, left=56, right=18, top=30, bottom=40)
 
 MOST_TITLES = 500
@@ -71,7 +71,13 @@ class Drawn:
 
 
 def progress(
-    dots: Sequence[Dot], standings: Sequence[Standing], metric: Metric, frame: Frame = WIDE, *, percent: bool = False
+    dots: Sequence[Dot],
+    standings: Sequence[Standing],
+    metric: Metric,
+    frame: Frame = WIDE,
+    *,
+    noise: float | None = None,
+    percent: bool = False,
 ) -> Drawn:
     """Return every experiment as a dot around the line of what the incumbent is believed to be worth.
 
@@ -80,6 +86,7 @@ def progress(
         standings: The believed incumbent, by number.
         metric: What is measured.
         frame: Size.
+        noise: Standard deviation of one measurement, drawn as a bracket beside the line; None where it is unknown.
         percent: Write values as percentages.
     """
     low, high = _range(dots, standings, metric)
@@ -100,8 +107,9 @@ def progress(
         *_marks([dot for dot in shown if dot.outcome not in ("kept", "baseline")], canvas, titled=titled),
         path(_steps(standings, canvas, last), "believed"),
         *_marks([dot for dot in shown if dot.outcome in ("kept", "baseline")], canvas, titled=True),
+        *_bracket(standings, noise, canvas),
         *_labels(dots, standings, metric, canvas),
-        *_legend(dots, standings, canvas),
+        *_legend(dots, standings, noise, canvas),
     ]
     off = sum(dot.has_place and not y.holds(_value(dot)) for dot in dots)
     notes = _progress_notes(off, hidden, len(dots))
@@ -209,7 +217,7 @@ def _axes(
 
 def _digits(marks: Sequence[float]) -> int:
     """Return how many digits behind the point tell the values of an axis apart."""
-    if len(marks) < 2:
+    if len(marks) < 2 or marks[1] <= marks[0]:
         return 3
     return max(0, -math.floor(math.log10(marks[1] - marks[0]) + 1e-9))
 
@@ -235,6 +243,21 @@ def _band(standings: Sequence[Standing], canvas: _Canvas, last: int) -> Iterator
     upper = list(_corners([(one.number, float(one.high or 0.0)) for one in known], canvas, last))
     lower = list(_corners([(one.number, float(one.low or 0.0)) for one in known], canvas, last))
     yield path(along([*upper, *reversed(lower)]) + "Z", "band")
+
+
+def _bracket(standings: Sequence[Standing], noise: float | None, canvas: _Canvas) -> Iterator[Markup]:
+    """Yield one standard deviation of a measurement either way of the last believed value: a yardstick for steps."""
+    if noise and standings:
+        x = canvas.frame.across[1] + 8.0
+        yield path(
+            _beam(x, canvas.y(standings[-1].value - noise), canvas.y(standings[-1].value + noise)),
+            "noise",
+            f"noise: a measurement lies {number(noise)} from its artifact's value, in standard deviations",
+        )
+
+
+def _beam(x: float, y1: float, y2: float) -> str:
+    return f"M{place(x - 4)} {place(y1)}h8m-4 0V{place(y2)}m-4 0h8"
 
 
 def _steps(standings: Sequence[Standing], canvas: _Canvas, last: int) -> str:
@@ -377,13 +400,16 @@ def _free(
     return None
 
 
-def _legend(dots: Sequence[Dot], standings: Sequence[Standing], canvas: _Canvas) -> Iterator[Markup]:
+def _legend(
+    dots: Sequence[Dot], standings: Sequence[Standing], noise: float | None, canvas: _Canvas
+) -> Iterator[Markup]:
     """Yield the meaning of every shape that occurs."""
     frame = canvas.frame
     outcomes = {dot.outcome for dot in dots}
     names = [name for name in ("kept", "reverted", "inconclusive", "crashed", "invalid") if name in outcomes]
     entries = [*(["believed"] if len(standings) > 1 else []), *names]
     entries += ["confirmed"] if any(dot.confirmed for dot in dots) else []
+    entries += ["noise"] if noise and standings else []
     named = [(name, _LEGEND.get(name, name)) for name in entries]
     banded = any(one.low is not None for one in standings)
     named = [(name, f"{words}, 90 % band" if name == "believed" and banded else words) for name, words in named]
@@ -392,6 +418,8 @@ def _legend(dots: Sequence[Dot], standings: Sequence[Standing], canvas: _Canvas)
         y = frame.height - 10.0 - 20.0 * (rows - 1 - row)
         if name == "believed":
             yield line(x - 6, y - 4, x + 8, y - 4, "believed")
+        elif name == "noise":
+            yield path(_beam(x, y - 10, y + 2), "noise")
         elif name == "confirmed":
             yield path(_SHAPES["kept"](x, y - 4), "mark kept") + path(_SHAPES[name](x, y - 4), name)
         else:
@@ -399,7 +427,7 @@ def _legend(dots: Sequence[Dot], standings: Sequence[Standing], canvas: _Canvas)
         yield text(x + 14, y, words, kind="quiet")
 
 
-_LEGEND = {"believed": "believed value"}
+_LEGEND = {"believed": "believed value", "noise": "± noise of one measurement"}
 
 
 def _flowed(widths: Sequence[float], frame: Frame) -> tuple[list[tuple[float, int]], int]:

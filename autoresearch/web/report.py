@@ -181,8 +181,9 @@ def page_of(view: RunView, *, now: datetime, points: Points, sections: Sequence[
     confirmed = view.confirmed
     dots = [_dot(row, view, row.number in confirmed) for row in view.experiments]
     percent = view.metric.kind is MetricKind.PROPORTION
+    noise = None if view.noise is None else view.noise.sd
     wide, narrow = (
-        pictures.progress(dots, view.standings, view.metric, frame, percent=percent)
+        pictures.progress(dots, view.standings, view.metric, frame, noise=noise, percent=percent)
         for frame in (pictures.WIDE, pictures.NARROW)
     )
     return Page(

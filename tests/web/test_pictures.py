@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from autoresearch.core.adapter import Direction, Metric
@@ -88,9 +88,10 @@ def test_the_line_goes_the_way_the_value_goes(metric: Metric, sign: int) -> None
     assert (heights[-1] - heights[0]) * sign < 0, "on a page y grows downwards"
 
 
-@given(st.lists(st.floats(-100.0, 100.0), min_size=1, max_size=60))
+@given(st.one_of(st.lists(st.floats(-size, size), min_size=1, max_size=40) for size in (1e-9, 100.0, 1e15)))
+@example([1e9, 1e9 + 1e-6])
 def test_any_run_can_be_drawn(values: list[float]) -> None:
-    """Equal, negative and single values give a picture with every mark inside it."""
+    """Equal, tiny, huge and single values give a picture with every mark inside it."""
     svg = progress(run_of(*values), [], LOWER).svg
     for x, y in re.findall(r'class="mark [a-z]+" d="M([\d.-]+) ([\d.-]+)', svg):
         assert 0 <= float(x) <= WIDE.width and 0 <= float(y) <= WIDE.height
@@ -123,6 +124,17 @@ def test_dots_on_top_of_each_other_are_drawn_once_and_counted() -> None:
     (said,) = [note for note in drawn.notes if "not drawn again" in note]
     hidden = int(said.split()[0].replace(",", ""))
     assert drawn.svg.count("h0") == 5_000 - 1 - hidden + 1, "what is drawn, and one in the legend"
+
+
+def test_the_noise_is_a_yardstick_beside_the_line() -> None:
+    """The bracket is two standard deviations high on the scale of the axis; without noise there is none."""
+    standings = [Standing(0, 1.0), Standing(2, 0.5)]
+    svg = progress(run_of(1.0, 1.2, 0.5), standings, LOWER, noise=0.1).svg
+    top, bottom = (float(y) for y in re.findall(r'class="noise" d="M\S+ (\S+)h8m-4 0V([\d.]+)', svg)[0])
+    ys = [float(y) for y in re.findall(r'class="mark (?:baseline|kept)" d="M\S+ ([\d.]+)', svg)]
+    unit = (ys[1] - ys[0] + -5.0) / 0.5  # a baseline's path begins at its corner, 5 above its middle
+    assert abs(top - bottom) == pytest.approx(0.2 * unit, abs=0.3)
+    assert 'class="noise"' not in progress(run_of(1.0, 0.5), standings, LOWER).svg
 
 
 def test_a_bar_is_centred_on_zero() -> None:
