@@ -79,9 +79,11 @@ class DiskUse:
 
     def _demand_space(self) -> None:
         for folder in self._folders:
-            if self._free(folder) < _RESERVE_BYTES:
+            free = self._free(folder)
+            if free < _RESERVE_BYTES:
                 raise EnvironmentNotReadyError(
-                    f"The disk that holds {folder} is full.\n"
+                    f"The disk that holds {folder} is full: {free // _MIB} MiB are free, and a measurement is not "
+                    f"trusted with less than {_RESERVE_BYTES // _MIB}.\n"
                     "Free some space and run the same command again; it goes on where it stopped."
                 )
 

@@ -530,9 +530,10 @@ class _Driver:
         """Run experiments until something ends the session; write down why."""
         fault = False
         try:
-            with _checkpointer(self.layout, self.reporter) as saver:
-                reason = self._loop(build_graph().compile(checkpointer=saver), saver)
-            self._confirm()
+            with _machine_faults():  # inside, so that the ledger too calls a full disk a fault of the machine
+                with _checkpointer(self.layout, self.reporter) as saver:
+                    reason = self._loop(build_graph().compile(checkpointer=saver), saver)
+                self._confirm()
             reason = self.stop_wanted or reason
         except RunStoppedError as error:
             reason, fault = str(error), error.fault
@@ -912,12 +913,18 @@ def _session_seconds(session: Session, ledger: Ledger) -> float:
     return max(0.0, (end - session.started).total_seconds())
 
 
+_FULL = "database or disk is full"
+"""What SQLite says where no space is left."""
+
+
 @contextmanager
 def _checkpointer(layout: Layout, reporter: Reporter) -> Iterator[SqliteSaver]:
     """Open LangGraph's checkpointer; its file holds the experiment in flight and nothing else."""
     try:
         saver = _open_saver(layout.checkpoints)
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if _FULL in str(error):
+            raise
         # Nothing but the place in one experiment is lost: what it proposed and measured is in the ledger.
         reporter.say(f"{layout.checkpoints} was damaged and is made anew; the experiment in flight starts over.")
         for suffix in ("", "-wal", "-shm"):
@@ -954,7 +961,7 @@ def _machine_faults() -> Iterator[None]:
             raise
         raise _disk_full(str(error.filename or "")) from error
     except Exception as error:
-        if "database or disk is full" not in str(error):
+        if _FULL not in str(error):
             raise
         raise _disk_full("the ledger") from error
 

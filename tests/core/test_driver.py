@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from autoresearch.core import CandidateError, Cost, EnvironmentNotReadyError, ProposalError, UsageError
+from autoresearch.core import CandidateError, Cost, EnvironmentNotReadyError, ProposalError, UsageError, driver
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.errors import InvalidCandidateError, RunStoppedError
 from autoresearch.core.graph import BASELINE_FAILED
 from autoresearch.core.ledger import Experiment, Ledger
+from autoresearch.core.readmodel import status_of
 from autoresearch.core.store import Store
+from autoresearch.core.workspace import Layout
 from tests.core.fakes import (
     ControlPolicy,
     FakeProposer,
@@ -474,6 +478,24 @@ def test_damaged_checkpoints_are_made_anew(tmp_path: Path) -> None:
     result = run(SquareAdapter(), workspace=root, proposer=FakeProposer([]), reporter=listening)
     assert result.status.kept == 1 and experiments(root)[1].repairs == 1
     assert any("checkpoints.db was damaged" in text for text in listening.said)
+
+
+def test_a_full_disk_is_the_machines_fault_in_the_ledger_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints that cannot be written for want of space are not called damaged, and stay."""
+    root = make_workspace(tmp_path / "w")
+    go(root, ["2"], experiments=1)
+    checkpoints, listening = root / ".autoresearch" / "checkpoints.db", Listening()
+
+    def full(path: Path) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(driver, "_open_saver", full)
+    with pytest.raises(EnvironmentNotReadyError, match="The disk is full"):
+        run(SquareAdapter(), workspace=root, proposer=FakeProposer(["1"]), experiments=1, reporter=listening)
+    assert checkpoints.exists() and not any("damaged" in text for text in listening.said)
+    with Ledger.open(Layout(root).ledger) as ledger:
+        reason = status_of(ledger, ledger.runs()[0], at_work=False).stop_reason
+    assert reason is not None and reason.startswith("environment: The disk is full")
 
 
 def test_half_a_character_is_a_failed_proposal(tmp_path: Path) -> None:

@@ -708,7 +708,7 @@ def test_sandbox_that_does_not_start(folder: Path, tmp_path: Path, monkeypatch: 
 
 def test_full_disk_is_the_machines_fault(folder: Path):
     """A disk without room stops the run before and while a command writes, if it kept to its own limit."""
-    with pytest.raises(EnvironmentNotReadyError, match="is full"):
+    with pytest.raises(EnvironmentNotReadyError, match="is full: 1 MiB are free"):
         DiskUse([folder], 100, free=lambda path: 1 << 20)
     room = iter([1 << 30, 1 << 30, 1 << 20])
     disk = DiskUse([folder], 100, free=lambda path: next(room))

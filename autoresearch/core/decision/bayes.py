@@ -392,5 +392,7 @@ def _reason(p_better: float, effect: float, look: Look, unit: str, inconclusive:
     count = "1 run" if look.treatment.n == 1 else f"{look.treatment.n} runs"
     if look.control.n:
         count += f" against {look.control.n} of the incumbent beside it"
-    sentence = f"P(better) {p_better:.2f} from {count}; expected gain {effect:.3g} {unit}".rstrip()
+    # Never rounded to certainty, as in every table of ours.
+    better = "<.01" if p_better < 0.01 else ">.99" if p_better > 0.99 else f"{p_better:.2f}"
+    sentence = f"P(better) {better} from {count}; expected gain {effect:.3g} {unit}".rstrip()
     return f"{sentence}; too little to tell." if inconclusive else f"{sentence}."

@@ -267,9 +267,9 @@ def test_unmeasured_candidate_continues() -> None:
 
 
 def test_reason_is_a_plain_sentence() -> None:
-    """The reason names probability, number of runs, expected gain and unit."""
+    """The reason names probability, number of runs, expected gain and unit; no probability is rounded to certainty."""
     reason = BayesPolicy().decide(evidence([past(0.0, 0.0)], look(6.0))).reason
-    assert reason.startswith("P(better) 1.00 from 1 run; expected gain ")
+    assert reason.startswith("P(better) >.99 from 1 run; expected gain ")
     assert reason.endswith(" points.")
 
 
