@@ -92,6 +92,10 @@ class LazyGroup(TyperGroup):
             typer.echo(clean(str(error), lines=True), err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
+            try:
+                sys.stdout.flush()
+            except OSError:  # the terminal is gone; Python would fail on what is left, with a code of its own
+                _forget_stdout()
             raise typer.Exit(130) from error
         except BrokenPipeError as error:
             _forget_stdout()

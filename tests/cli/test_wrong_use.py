@@ -197,7 +197,7 @@ def test_a_state_folder_that_cannot_be_written(hill: Path, here: Path) -> None:
     assert ".autoresearch cannot be written" in said and "run the same command again" in said
     (here / ".autoresearch/lock").rmdir()
     if Path("/dev/full").exists():  # Linux has a device that is always full
-        (here / ".autoresearch/owner.json").symlink_to("/dev/full")
+        (here / ".autoresearch/owner.partial").symlink_to("/dev/full")
         assert ".autoresearch cannot be written: No space left on device" in fault("run", "-q")
 
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,20 +112,24 @@ def programs() -> Path | None:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def postgres() -> Iterator[int]:
     """The port of a running server with one table, whose user `postgres` has the password `SECRET`."""
-    folder, home = programs(), tmp_path_factory.mktemp("postgres")
+    folder = programs()
     if folder is None:
         pytest.skip("PostgreSQL is not installed (Debian package postgresql)")
+    # Not in pytest's own folder: every session that begins beside this one closes that to other users.
+    with tempfile.TemporaryDirectory(prefix="postgres-") as name:
+        yield from served(folder, Path(name))
+
+
+def served(folder: Path, home: Path) -> Iterator[int]:
+    """Run a server of the programs in `folder` in `home`, and yield its port."""
     # It refuses to run as root; then the unprivileged user that its package made runs it, in a folder that is theirs.
     user = None
     if os.geteuid() == 0:
         names = {entry.pw_name for entry in pwd.getpwall()}
         user = "postgres" if "postgres" in names else "nobody"
         shutil.chown(home, user)
-        for parent in home.parents:
-            if parent.stat().st_uid == 0 and parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o011)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
