@@ -14,6 +14,7 @@ two against each other.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -138,6 +139,8 @@ def connect(threads: int = 2, memory_mb: int = 1000) -> duckdb.DuckDBPyConnectio
         "threads": threads,
         "memory_limit": f"{memory_mb}MB",
         "preserve_insertion_order": False,
+        # What does not fit into memory goes there, and not into a folder `.tmp` wherever the command was given.
+        "temp_directory": tempfile.gettempdir(),
     }
     connection = duckdb.connect(config=settings)
     connection.execute("SET enable_progress_bar = false")
