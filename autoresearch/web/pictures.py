@@ -19,7 +19,7 @@ from autoresearch.core.words import effect, metric_in_words, number
 from autoresearch.web.svg import GLYPH, Frame, Scale, along, crop, line, path, picture, place, text, ticks
 
 WIDE = Frame(980, 440, left=72, right=24, top=34, bottom=78)
-NARROW = Frame(400, 420, left=58, right=18, top=34, bottom=138, font=12)
+NARROW = Frame(400, 404, left=62, right=18, top=34, bottom=122, font=12)
 SMALL = Frame(460, 270, left=56, right=18, top=30, bottom=40)
 
 MOST_TITLES = 500
@@ -29,6 +29,9 @@ MOST_LABELS = 7
 
 _CELL = 2.0
 """Dots of one outcome that fall into the same square of so many units look like one and are drawn once."""
+
+_DENSE = 1_500
+"""Dots from which on they are drawn smaller and paler, so that what was kept stands out."""
 
 _RAIL = ("crashed", "invalid")
 
@@ -101,8 +104,10 @@ def progress(
             canvas,
             ticks(low, high, 5 if frame.height > 300 else 4),
             _percent if percent else None,
-            metric_in_words(metric),
+            _title_of(metric, frame),
+            bottom="",
         ),
+        *_rail_name(dots, canvas),
         *_band(standings, canvas, last),
         *_marks([dot for dot in shown if dot.outcome not in ("kept", "baseline")], canvas, titled=titled),
         path(_steps(standings, canvas, last), "believed"),
@@ -113,7 +118,8 @@ def progress(
     ]
     off = sum(dot.has_place and not y.holds(_value(dot)) for dot in dots)
     notes = _progress_notes(off, hidden, len(dots))
-    return Drawn(picture(frame, "Progress of the run", _described(dots, standings, metric), parts), notes)
+    kind = "dense" if len(shown) > _DENSE else ""
+    return Drawn(picture(frame, "Progress of the run", _described(dots, standings, metric), parts, kind), notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,15 @@ class _Canvas:
     def spot(self, dot: Dot) -> tuple[float, float]:
         """Return where a dot lies; without a value, on the rail below the plot."""
         return self.x(dot.number), self.y(_value(dot)) if dot.has_place else self.rail
+
+
+def _title_of(metric: Metric, frame: Frame) -> str:
+    return crop(f"{metric_in_words(metric)}, by experiment", int(frame.width / (GLYPH * frame.font)) - 2)
+
+
+def _rail_name(dots: Sequence[Dot], canvas: _Canvas) -> Iterator[Markup]:
+    if not all(dot.has_place for dot in dots):
+        yield text(canvas.frame.left - 8, canvas.rail + 4, "no value", anchor="end", kind="quiet")
 
 
 def _value(dot: Dot) -> float:
@@ -196,7 +211,7 @@ def _axes(
     marks: Sequence[float],
     words: Callable[[float, int], str] | None,
     title: str,
-    bottom: str = "experiment",
+    bottom: str = "look",
 ) -> Iterator[Markup]:
     frame = canvas.frame
     left, right = frame.across
@@ -211,7 +226,8 @@ def _axes(
     for value in ticks(canvas.x.low, canvas.x.high, 8 if frame.width > 600 else 4):
         if value == int(value):
             yield text(canvas.x(value), floor + 17, f"{value:,.0f}", anchor="middle", kind="quiet")
-    yield text(right, floor + (54 if frame.bottom > 60 else 34), bottom, anchor="end", kind="quiet")
+    if bottom:
+        yield text(right, floor + 34, bottom, anchor="end", kind="quiet")
     yield text(4, 16, title, kind="strong")
 
 
@@ -427,15 +443,16 @@ def _legend(
         yield text(x + 14, y, words, kind="quiet")
 
 
-_LEGEND = {"believed": "believed value", "noise": "± noise of one measurement"}
+_LEGEND_AT = 16.0
+_LEGEND = {"believed": "believed value", "noise": "± noise"}
 
 
 def _flowed(widths: Sequence[float], frame: Frame) -> tuple[list[tuple[float, int]], int]:
     """Return (x, row) of things of these widths one after another, and how many rows they take."""
-    places, x, row = [], float(frame.left), 0
+    places, x, row = [], _LEGEND_AT, 0
     for width in widths:
-        if x + width > frame.width and x > frame.left:
-            x, row = float(frame.left), row + 1
+        if x + width > frame.width and x > _LEGEND_AT:
+            x, row = _LEGEND_AT, row + 1
         places.append((x, row))
         x += width + 8.0
     return places, row + 1
@@ -464,7 +481,7 @@ def lift_by_look(points: Sequence[LivePoint], min_effect: float, frame: Frame = 
     known = [point for point in points if point.verdict.effect is not None]
     low, high = _lift_range(known, min_effect)
     canvas = _Canvas(frame, _looks_scale(points, frame), Scale(low, high, *frame.down))
-    parts = [*_axes(canvas, ticks(low, high, 4), _lift_tick, "lift and interval", "look")]
+    parts = [*_axes(canvas, ticks(low, high, 4), _lift_tick, "lift and interval")]
     zero = canvas.y(0.0)
     parts += [line(*_ends(frame, zero), "axis")]
     if min_effect and canvas.y.holds(min_effect):
@@ -544,7 +561,7 @@ def e_values(points: Sequence[LivePoint], alpha: float, beta: float, frame: Fram
     canvas = _Canvas(frame, _looks_scale(points, frame), Scale(low, high, *frame.down))
     step = max(1, round((high - low) / 5))
     marks = [float(power) for power in range(math.ceil(low), math.floor(high) + 1) if power % step == 0]
-    parts = [*_axes(canvas, marks, _power, "e-values, each multiplied look by look", "look")]
+    parts = [*_axes(canvas, marks, _power, "e-values, each multiplied look by look")]
     for race in races:
         parts += _drawn_race(race, canvas)
     said = "; ".join(_race_in_words(race) for race in races)

@@ -53,6 +53,7 @@ def test_a_picture_is_well_formed_and_named(frame: object) -> None:
     drawn = progress(run_of(1.0, 2.0, 0.5), [Standing(0, 1.0), Standing(2, 0.6, 0.4, 0.8)], LOWER, frame)  # type: ignore[arg-type]
     root = ElementTree.fromstring(str(drawn.svg))
     assert root.get("role") == "img" and root.get("aria-label") == "Progress of the run"
+    assert "loss (nats, lower is better), by experiment" in drawn.svg and ">look<" not in drawn.svg
     assert "1 reverted, 1 kept" in root.findtext("desc", "") and "from 1 to 0.6" in root.findtext("desc", "")
 
 

@@ -339,6 +339,8 @@ def test_made_up_people_walk_through_the_real_server(campaign: Path) -> None:
         found = totals_of(campaign, ledger)
     assert row.outcome in ("kept", "reverted") and row.e_win is not None
     assert found.truth is not None and found.held_out > 0
+    section = create_adapter({}).report_sections(campaign, result.status.run)[0]
+    assert [one.value for one in section.estimates][:2] == [found.believed, found.shrunk]
     people = sum(look.n for look in looks if look.look == looks[-1].look)
     days = looks[-1].look  # maturity: the last day is not counted yet
     assert people == pytest.approx(300 * days * 0.95, rel=0.2), "a person counts once, a robot never, the holdout apart"
