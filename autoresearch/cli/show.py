@@ -182,8 +182,12 @@ def _effect(row: Experiment) -> str:
     if row.effect is None:
         return ""
     text = effect_in_words(row.effect)
-    if row.effect_low is not None and row.effect_high is not None:
-        text += f"; 90 % interval {effect(row.effect_low)} to {effect(row.effect_high)}"
+    low, high = row.effect_low, row.effect_high
+    if row.e_win is not None:  # the bounds of a race invert its e-values, each at its own level
+        text += "" if low is None else f"; above {effect(low)} (at alpha)"
+        text += "" if high is None else f"{';' if low is None else ','} below {effect(high)} (at beta)"
+    elif low is not None and high is not None:
+        text += f"; 90 % interval {effect(low)} to {effect(high)}"
     return text if row.p_better is None else f"{text}; probability of being better {probability(row.p_better)}"
 
 

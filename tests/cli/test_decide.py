@@ -320,6 +320,8 @@ def test_run_takes_the_same_rates(hill: Path, here: Path) -> None:
     assert done.exit_code == 0, done.output
     shown = json.loads(invoke("show", "1", "-w", here / "autoresearch-hill", "--json").stdout)
     assert shown["e_win"] > 0 and shown["e_lose"] > 0
+    told = invoke("show", "1", "-w", here / "autoresearch-hill").stdout
+    assert "90 % interval" not in told and "(at beta)" in told
     again = invoke("run", "-w", here / "autoresearch-hill", "--alpha", "0.2", "-n", "3")
     assert again.exit_code == 1 and "alpha" in again.stderr
 

@@ -112,7 +112,8 @@ class Verdict:
         decision: Keep, revert or continue.
         reason: One sentence for the ledger.
         effect: Expected improvement of the candidate over the incumbent.
-        interval: Interval of 90 % for that improvement; None where the policy gives none.
+        interval: Interval of 90 % for that improvement, of a race from its bound at alpha to its bound at beta; None
+            where the policy gives none.
         p_better: Probability that the improvement is above zero; None where the policy gives none.
         e_win: e-value against "not better"; None outside races.
         e_lose: e-value against "better by at least min_effect"; None outside races.
