@@ -398,14 +398,15 @@ def _interval(row: Experiment, view: RunView) -> str:
 
 
 def _evidence(row: Experiment, view: RunView) -> tuple[str, ...]:
-    """Return what a keep rests on, one thing a line."""
-    said = [clean(row.reason)] if row.reason else []
+    """Return what a keep rests on, one thing a line; what the policy's reason says already is not said again."""
+    reason = clean(row.reason)
+    said = [reason] if reason else []
     looks = view.looks.get(row.id, ())
     if looks:
         said.append(_arms(looks[-1], len(looks), live=view.live))
-    if row.p_better is not None:
+    if row.p_better is not None and f"{row.p_better:.2f}" not in reason:
         said.append(f"probability of being better {probability(row.p_better)}")
-    if row.e_win is not None:
+    if row.e_win is not None and f"{row.e_win:.3g}" not in reason:
         said.append(f"e-value {row.e_win:.3g} for being better")
     return tuple(said)
 

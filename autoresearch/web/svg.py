@@ -133,4 +133,4 @@ def picture(frame: Frame, name: str, description: str, parts: Sequence[str], kin
 def crop(words: str, most: int) -> str:
     """Return words cut to `most` characters, cleaned, the last one an ellipsis where something is missing."""
     words = clean(words)
-    return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
+    return words if len(words) <= most else f"{words[: most - 1].rstrip(' .,')}…"
