@@ -404,7 +404,7 @@ def _evidence(row: Experiment, view: RunView) -> tuple[str, ...]:
     looks = view.looks.get(row.id, ())
     if looks:
         said.append(_arms(looks[-1], len(looks), live=view.live))
-    if row.p_better is not None and f"{row.p_better:.2f}" not in reason:
+    if row.p_better is not None and probability(row.p_better) not in reason:
         said.append(f"probability of being better {probability(row.p_better)}")
     if row.e_win is not None and f"{row.e_win:.3g}" not in reason:
         said.append(f"e-value {row.e_win:.3g} for being better")

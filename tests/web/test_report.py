@@ -84,7 +84,7 @@ def test_every_experiment_is_in_picture_and_table(measured: Path) -> None:
 
 
 def test_a_kept_change_shows_all_that_speaks_for_it(measured: Path) -> None:
-    """Hypothesis, effect with interval, reason, number of runs and the diff."""
+    """Hypothesis, effect with interval, the policy's reason and what it leaves unsaid, number of runs and the diff."""
     (change,) = page(measured).kept
     assert change.hypothesis == "Halve it." and change.effect.endswith("units") and " to " in change.interval
     assert "P(better)" in change.evidence[0] and not any("probability" in line for line in change.evidence)
