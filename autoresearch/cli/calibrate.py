@@ -9,7 +9,7 @@ import typer
 from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
 from autoresearch.cli.place import opened
 from autoresearch.cli.render import as_json, clean, number
-from autoresearch.cli.reporter import reporter_for
+from autoresearch.cli.reporter import going_on_later, reporter_for
 
 if TYPE_CHECKING:
     from autoresearch.core.adapter import Metric
@@ -40,7 +40,8 @@ def calibrate(
             reporter_for(quiet=quiet, json=json) as reporter,
             bench_at(place.layout, place.ledger, place.run, reporter) as bench,
         ):
-            found = core.calibrate(bench, runs=runs)
+            with going_on_later(reporter, "autoresearch calibrate"):
+                found = core.calibrate(bench, runs=runs)
         if json:
             typer.echo(as_json(calibration_as_json(found)))
             return

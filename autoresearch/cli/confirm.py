@@ -9,7 +9,7 @@ import typer
 from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
 from autoresearch.cli.place import opened, suffix
 from autoresearch.cli.render import Column, as_json, clean, effect, table
-from autoresearch.cli.reporter import reporter_for
+from autoresearch.cli.reporter import going_on_later, reporter_for
 from autoresearch.core.words import headline
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def confirm(
             reporter.say(
                 f"Confirming run {place.run.id}: {count} measurements {_place(bench.claim_split.value)} to take."
             )
-            found = core.confirm(bench, seeds=seeds, declared=claims)
+            with going_on_later(reporter, "autoresearch confirm"):
+                found = core.confirm(bench, seeds=seeds, declared=claims)
         if json:
             typer.echo(as_json(confirmation_as_json(found)))
             return

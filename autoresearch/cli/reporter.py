@@ -6,7 +6,7 @@ import errno
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from autoresearch.cli.render import (
@@ -261,6 +261,17 @@ def terminal(console: Console) -> Iterator[Terminal]:
         redirect_stderr=False,
     ):
         yield reporter
+
+
+@contextmanager
+def going_on_later(reporter: Reporter, command: str) -> Iterator[None]:
+    """Say, where a person ends a command that keeps what it measured, which command goes on with the rest."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(OSError):  # the terminal may be what went away
+            reporter.say(f"Interrupted. What was measured stays; the rest: {command}")
+        raise
 
 
 @contextmanager

@@ -61,7 +61,10 @@ class Artifact:
                 if not path.is_file() or _PRIVATE_FOLDERS.intersection(relative.parts):
                     continue
                 if not path.resolve().is_relative_to(root.resolve()):
-                    raise UsageError(f"{relative} is a link that leads out of {root}; the artifact must lie inside it.")
+                    raise UsageError(
+                        f"{relative} is a link that leads out of {root}; the artifact must lie inside it.\n"
+                        "Put the file itself there."
+                    )
                 try:
                     # newline="" keeps the line ends that the file has: what is not changed must stay byte for byte.
                     with path.open(encoding="utf-8", newline="") as file:

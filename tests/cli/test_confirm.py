@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from autoresearch.cli.confirm import MOST_SEEDS
 from autoresearch.core import lock
-from autoresearch.core.fresh import CALIBRATE_SEED, CONFIRM_SEED
+from autoresearch.core.fresh import CALIBRATE_SEED, CONFIRM_SEED, Bench
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.workspace import Layout
 from tests.cli.conftest import invoke
@@ -138,3 +139,16 @@ def test_an_earlier_incumbent_is_told_from_the_present_one(hill: Path, tmp_path:
     assert 0 < kept[0] < kept[1]
     assert said.count("the incumbent (experiment ") == 1 and said.count("\nincumbent / baseline ") == 1
     assert ", once the incumbent, is better than the baseline" in said.replace("\n", " ")
+
+
+@pytest.mark.parametrize("command", ["confirm", "calibrate"])
+def test_an_interrupted_command_says_how_to_go_on(climbed: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, or a request to terminate, a person knows that nothing is lost and what to type."""
+
+    def interrupted(self: Bench, *arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bench, "value", interrupted)
+    done = invoke(command, "-w", climbed)
+    assert done.exit_code == 130
+    assert f"Interrupted. What was measured stays; the rest: autoresearch {command}" in done.output
