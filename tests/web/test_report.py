@@ -92,6 +92,13 @@ def test_a_kept_change_shows_all_that_speaks_for_it(measured: Path) -> None:
     assert "-8" in change.diff and "+4" in change.diff
 
 
+def test_a_diff_tells_lines_from_file_names(measured: Path) -> None:
+    """Added and removed lines are marked as such; the names of the files are not."""
+    text = as_html(page(measured))
+    assert "<del>-8</del>" in text and "<ins>+4</ins>" in text
+    assert "<del>--- " not in text and "<ins>+++ " not in text and "--- a/number.txt" in text
+
+
 def test_what_failed_is_told_by_category(measured: Path) -> None:
     """A category names its outcomes, and its failures with why."""
     (category,) = page(measured).categories
