@@ -39,9 +39,9 @@ def calibrate(
         with (
             reporter_for(quiet=quiet, json=json) as reporter,
             bench_at(place.layout, place.ledger, place.run, reporter) as bench,
+            going_on_later(reporter, "autoresearch calibrate"),
         ):
-            with going_on_later(reporter, "autoresearch calibrate"):
-                found = core.calibrate(bench, runs=runs)
+            found = core.calibrate(bench, runs=runs)
         if json:
             typer.echo(as_json(calibration_as_json(found)))
             return
