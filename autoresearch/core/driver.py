@@ -295,7 +295,11 @@ class _Driver:
         name, distribution, version = self._open_adapter(adapter)
         earlier = None if new else self.ledger.latest_run(name)
         if earlier is not None:
+            given = self.settings.options
             self._adopt(earlier, policy)
+            if self.settings.options != given:
+                # What was left out now comes from the run, and the adapter must know of it.
+                self._open_adapter(adapter)
         self.policy = self._choose_policy(policy)
         self.proposer = proposer or choose_proposer(self.settings, self.reporter)
         self.sandbox = self._choose_sandbox()

@@ -39,6 +39,7 @@ class Hill:
         text = (artifact / "hill.py").read_text()
         with run.log.open("a") as log:
             log.write(f"seed {seed} \\x1b[31m[bold]red[/bold]\\x1b[0m\\n")
+            log.write(f"pause {self.pause}\\n")
         time.sleep(self.pause)
         found = {name: float(value) for name, value in re.findall(r"^(WIDTH|HEIGHT) = ([-+.0-9e]+)$", text, re.M)}
         if len(found) < 2:

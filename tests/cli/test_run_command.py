@@ -78,6 +78,14 @@ def test_options_reach_the_adapter(hill: Path, here: Path) -> None:
     assert 'pause = "0.0"' in text and 'preset = "tiny"' in text
 
 
+def test_options_that_are_left_out_later_still_hold(hill: Path, here: Path) -> None:
+    """A run goes on with the options that it was started with, and so does its adapter."""
+    assert invoke("init", "--adapter", "hill", "mine").exit_code == 0
+    assert invoke("run", "-w", "mine", "--set", "pause=0.001", "-n", "1").exit_code == 0
+    assert invoke("run", "-w", "mine", "-n", "1").exit_code == 0
+    assert "pause 0.001" in invoke("show", "2", "--log", "-w", "mine").stdout
+
+
 def test_a_campaign_is_made_and_run_by_flags_of_its_own(here: Path) -> None:
     """`--kind`, `--anyway` and `--no-whole-weeks` are the marketing adapter's options by a shorter name."""
     assert invoke("init", "--adapter", "marketing", "--kind", "ad", "mine").exit_code == 0
