@@ -53,6 +53,7 @@ def closing(
         lines.append(f"To take them over   {take}")
         if status.confirmed_gain is None and not live:
             lines.append(f"To prove the gain   autoresearch confirm{where}")
+    lines.append(f"A picture of it     autoresearch report{where}")
     lines.append(f"A table             {shown_path(layout.results)}")
     lines.append(f"To go on            autoresearch run{where}")
     return "\n".join(lines) + "\n"
