@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PRIOR = "1,19"
 _LARGEST_LIFT = 10.0
+_LARGEST_FILE = 8 << 20  # bytes; a year of days has kilobytes, and a wrong file should not keep anybody waiting
 
 
 def decide(
@@ -133,9 +135,15 @@ def _read(file: Path) -> str:
     from autoresearch.core.errors import UsageError
 
     try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as source:
+            data = source.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.\nName a CSV file, or - for stdin.") from error
+    if len(data) > _LARGEST_FILE:
+        raise UsageError(
+            f"{file} has more than {_LARGEST_FILE >> 20} MiB, and no table of looks has.\n"
+            "Give one row per day and arm with the sums of that day, or the file that was meant."
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

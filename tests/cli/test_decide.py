@@ -288,10 +288,11 @@ def test_options_for_the_other_shape_or_unknown_arms(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, a folder, and a spreadsheet itself instead of its text."""
+    """A missing file, a folder, one that is far too large, and a spreadsheet itself instead of its text."""
     for path in (tmp_path / "no.csv", tmp_path):
         result = invoke("decide", path)
         assert result.exit_code == 1 and "cannot be read" in result.stderr
+    assert "has more than 8 MiB" in refused(tmp_path, b"arm,value\n" + b"control,1\n" * 840_000)
     assert "is not UTF-8 text" in refused(tmp_path, b"PK\x03\x04\xff\xfe")
 
 
