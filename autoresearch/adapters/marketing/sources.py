@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
 
 
+SERVED = ("site", "api", "email")
+"""Sources whose people meet `autoresearch marketing serve`, be it only to unsubscribe."""
+
 NOT_RANDOMISED = "not randomised"
 """The label of totals whose tool chose who saw what."""
 

@@ -162,6 +162,15 @@ def test_the_command_prints_and_says_that_no_run_began(tmp_path: Path) -> None:
     assert "Still those of the invented product" in err
 
 
+def test_a_run_that_was_refused_is_none(tmp_path: Path) -> None:
+    """It leaves a ledger without runs, and the copy in the folder is exported as before the first run."""
+    write_campaign(tmp_path, "ad")
+    Ledger.open(tmp_path / ".autoresearch" / "ledger.db").close()
+    code, out, err, _ = invoke("-w", str(tmp_path))
+    assert (code, out.splitlines()[0].split(",")[0]) == (0, "Campaign")
+    assert "No run has begun yet" in err
+
+
 def write_history(folder: Path, baseline: str, kept: str) -> None:
     """Write the ledger of a run that kept one candidate and reverted the next."""
     rows = [(baseline, baseline, Outcome.KEPT), (kept, kept, Outcome.KEPT), (baseline, None, Outcome.REVERTED)]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from autoresearch.adapters.marketing.campaign import Campaign
+from autoresearch.adapters.marketing.commands.serve import untested
 from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource, last_change
 from autoresearch.adapters.marketing.site.pages import PAGE
 from autoresearch.adapters.marketing.wording import Copy, set_slots
 from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
-from tests.adapters.marketing.campaigns import campaign
+from tests.adapters.marketing.campaigns import campaign, edit, write_campaign
 from tests.adapters.marketing.filling import exposure, write
 
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -77,3 +79,14 @@ def test_no_run_waits_for_people_behind_a_kill_switch(stage: Stage) -> None:
     LiveFolder.of(stage.campaign.folder).kill(False)
     with pytest.raises(EnvironmentNotReadyError, match="No server shows the campaign"):
         stage.source.prepare()
+
+
+@pytest.mark.parametrize(
+    ("source", "warned"), [("simulated", True), ("counts", True), ("site", False), ("email", False)]
+)
+def test_serving_a_campaign_that_tests_others_says_so(tmp_path: Path, source: str, warned: bool) -> None:
+    """Whoever serves the page of a fresh campaign would wait for a test that made-up people are in."""
+    folder = write_campaign(tmp_path)
+    edit(folder, "campaign.toml", 'source = "simulated"', f'source = "{source}"')
+    note = untested(Campaign.load(folder))
+    assert (note is not None) == warned and (note is None or f'source = "{source}"' in note)

@@ -56,25 +56,25 @@ def winner(layout: Layout, run_id: str | None = None) -> Copy:
     """Return the copy that a run kept last; before the first run, and saying so, the one in the folder.
 
     Raises:
-        UsageError: If there is no run of that id, or nothing was kept yet.
+        UsageError: If there is no run of that id.
     """
     from autoresearch.adapters.marketing.wording import COPY_NAME, Copy
     from autoresearch.core import UsageError
-
-    if not layout.ledger.is_file():
-        if run_id is not None:
-            raise UsageError(f"No run has begun in {layout.root} yet.\nLeave --run out to export {COPY_NAME} as it is.")
-        typer.echo(f"No run has begun yet: this is {COPY_NAME} as it stands.", err=True)
-        return Copy.load(layout.root)
     from autoresearch.core.ledger import Ledger
     from autoresearch.core.memory import incumbent_of
     from autoresearch.core.store import Store
 
-    with Ledger.open(layout.ledger) as ledger:
-        run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
-        if run is None:
-            raise UsageError(f"There is no run {run_id or ''} in {layout.root}.\nList them: autoresearch runs")
-        kept = incumbent_of(ledger.experiments(run.id))
+    if run_id is not None and not layout.ledger.is_file():
+        raise UsageError(f"No run has begun in {layout.root} yet.\nLeave --run out to export {COPY_NAME} as it is.")
+    run, kept = None, None
+    if layout.ledger.is_file():
+        with Ledger.open(layout.ledger) as ledger:
+            run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
+            kept = incumbent_of(ledger.experiments(run.id)) if run is not None else None
+    # A run that was refused before it began leaves a ledger without one.
+    if run is None:
+        typer.echo(f"No run has begun yet: this is {COPY_NAME} as it stands.", err=True)
+        return Copy.load(layout.root)
     commit = (kept.kept_commit if kept else None) or run.baseline_commit
     return Copy.load(Store.open(layout.root).read(commit, (COPY_NAME,)).files[COPY_NAME])
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+
+if TYPE_CHECKING:
+    from autoresearch.adapters.marketing.campaign import Campaign
 
 
 def serve(
@@ -21,19 +24,36 @@ def serve(
     ] = "",
 ) -> None:
     """Serve the campaign's page, assign visitors and count them; a run may stop and resume meanwhile."""
+    from autoresearch.adapters.marketing.campaign import Campaign
     from autoresearch.adapters.marketing.site.server import Server
 
     folder = layout_of(workspace).root
+    note = untested(Campaign.load(folder))
     stop = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with Server(folder, host=host, port=port, workers=workers, public_url=public_url) as server:
             typer.echo(f"Serving {folder} at {server.url} with {workers} workers; the self-test has passed.")
             typer.echo("Everybody sees the incumbent until a run starts a test. Ctrl-C stops.")
+            if note is not None:
+                typer.echo(note, err=True)
             server.watch(stop)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def untested(campaign: Campaign) -> str | None:
+    """Return why no test will ever meet the visitors of this server; None where tests do."""
+    from autoresearch.adapters.marketing.sources import SERVED
+
+    source = campaign.traffic.source
+    if source in SERVED:
+        return None
+    return (
+        f'Nobody who comes here is in a test: campaign.toml says source = "{source}" under [traffic], and the sources '
+        f"that are served are {', '.join(SERVED)}."
+    )
 
 
 def kill(
