@@ -39,17 +39,24 @@ class ServedSource:
         campaign: The campaign.
         surface: Name of the surface.
         now: The clock.
+        salted: Turns a test's id into the salt of its assignment.
     """
 
     label = ""
 
     def __init__(
-        self, campaign: Campaign, *, surface: str = PAGE, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        campaign: Campaign,
+        *,
+        surface: str = PAGE,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        salted: Callable[[str], str] = str,
     ) -> None:
         self.campaign = campaign
         self.folder = LiveFolder.of(campaign.folder)
         self.now = now
         self._surface = surface
+        self._salted = salted
         self._log = EventLog(self.folder.events, [campaign.goal.event, *(rail.name for rail in campaign.guardrails)])
 
     def prepare(self) -> None:
@@ -92,7 +99,7 @@ class ServedSource:
             LiveTest(
                 id=experiment.id,
                 surface=self._surface,
-                salt=experiment.id,
+                salt=self._salted(experiment.id),
                 control=experiment.control,
                 treatments={TREATMENT: experiment.treatment},
                 split=dict(experiment.split),

@@ -55,7 +55,7 @@ class SimulatedSource:
         traffic = campaign.traffic
         spread = {"spread": float(table["spread"])} if "spread" in table else {}
         self._campaign = campaign
-        self._served = ServedSource(campaign)
+        self._served = ServedSource(campaign, salted=repeatable)
         self._state = self._served.folder.path / "simulated.json"
         self._server: _Server | None = None
         self.audience = Audience(
@@ -127,7 +127,7 @@ class SimulatedSource:
         if self._server is None:
             self._server = _Server(self._campaign.folder)
         await self._server.follows(experiment_id)
-        visits = self.audience.day(experiment_id, morning)
+        visits = self.audience.day(repeatable(experiment_id), morning)
         walker = _Walker(self._server.port, self.audience, self._rates())
         await asyncio.gather(*(walker.walk(visits) for _ in range(CONNECTIONS)))
 
@@ -158,6 +158,15 @@ class SimulatedSource:
         from autoresearch.core.formats import write_by_rename
 
         write_by_rename(self._state, json.dumps(state, indent=1))
+
+
+def repeatable(experiment_id: str) -> str:
+    """Return the part of a test's id that is the same in every run: its number.
+
+    The id begins with the moment at which the run began, and with it in the dice the same seed would bring other people
+    every time. Tests of two runs in one folder meet other people all the same, for they come on later days.
+    """
+    return experiment_id.rpartition("-")[2]
 
 
 def audience_of(campaign: Campaign) -> tuple[Audience, datetime] | None:

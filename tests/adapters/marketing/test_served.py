@@ -11,6 +11,7 @@ from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.adapters.marketing.commands.serve import untested
 from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource, last_change
+from autoresearch.adapters.marketing.simulated import SimulatedSource
 from autoresearch.adapters.marketing.site.pages import PAGE
 from autoresearch.adapters.marketing.wording import Copy, set_slots
 from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
@@ -90,3 +91,22 @@ def test_serving_a_campaign_that_tests_others_says_so(tmp_path: Path, source: st
     edit(folder, "campaign.toml", 'source = "simulated"', f'source = "{source}"')
     note = untested(Campaign.load(folder))
     assert (note is not None) == warned and (note is None or f'source = "{source}"' in note)
+
+
+def test_the_same_seed_repeats_a_simulation_whenever_its_run_began(tmp_path: Path) -> None:
+    """Two runs begun at different moments: the same people come, and the same arms are drawn for them."""
+    found = []
+    for moment in ("20260101-080000", "20260202-091500"):
+        folder = campaign(tmp_path / moment).folder
+        source = SimulatedSource(Campaign.load(folder), seed=3)
+        source.prepare()
+        text = (folder / "copy.toml").read_text(encoding="utf-8")
+        for arm, copy in (("c", text), ("t", set_slots(text, {"cta": "Plan my first week"}))):
+            Artifact({"copy.toml": copy}).write(folder / "made" / arm)
+        name, split = f"marketing-{moment}-0001", {"control": 0.5, "treatment": 0.5}
+        try:
+            source.start(LiveExperiment(name, folder / "made" / "c", folder / "made" / "t", split, MONDAY))
+            found.append([source.look(name).arms, source.look(name).arms])
+        finally:
+            source.close()
+    assert found[0] == found[1] and found[0][1][0].n > 0
