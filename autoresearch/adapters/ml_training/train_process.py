@@ -87,9 +87,9 @@ def _was_refused(error: OSError, withheld: Path | None) -> bool:
 
 def describe(error: BaseException, train_py: Path) -> str:
     """Return one line: class and text of an error, and the line of the candidate that it came from."""
+    if isinstance(error, SyntaxError) and error.lineno:  # its own text names file and line in another way
+        return f"{type(error).__name__}: {error.msg[:300]} ({train_py.name}, line {error.lineno})"
     text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
-    if isinstance(error, SyntaxError):
-        return f"{text[:300]} ({train_py.name}, line {error.lineno})" if error.lineno not in (None, 0) else text
     line = _line_in(error.__traceback__, train_py)
     return text if line is None else f"{text} ({train_py.name}, line {line})"
 

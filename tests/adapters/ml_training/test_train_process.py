@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoresearch.adapters.ml_training.train_process import verdict_on
+from autoresearch.adapters.ml_training.train_process import describe, verdict_on
 
 TRAIN_PY = Path("/somewhere/train.py")
 WITHHELD = Path("/data/prepared")
@@ -35,3 +35,13 @@ def test_without_a_sandbox_a_refusal_is_a_crash_like_any_other() -> None:
     """Then it was the system's own, and says nothing about what the candidate is after."""
     error = PermissionError(errno.EACCES, "Permission denied", "/home/a")
     assert verdict_on(error, TRAIN_PY, confined=False, withheld=WITHHELD)["kind"] == "crashed"
+
+
+def test_a_syntax_error_names_its_line_once() -> None:
+    """Python's own text has the place in it already; ours says it as for any other error."""
+    try:
+        compile("a = 1\nb =\n", "train.py", "exec")
+    except SyntaxError as error:
+        assert describe(error, Path("x/train.py")) == "SyntaxError: invalid syntax (train.py, line 2)"
+    else:
+        pytest.fail("that was no syntax error")
