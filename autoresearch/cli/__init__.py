@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from autoresearch.cli.lazy import LazyGroup, told_unwritable
+from autoresearch.cli.lazy import LazyGroup, forget_what_cannot_be_written, told_unwritable
 from autoresearch.version import __version__
 
 __all__ = ["app", "main"]
@@ -57,6 +57,8 @@ def main() -> None:
         if not told_unwritable(error):
             raise
         sys.exit(1)
+    finally:
+        forget_what_cannot_be_written()
 
 
 def _open_closed_streams() -> None:

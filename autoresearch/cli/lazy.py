@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -92,13 +92,9 @@ class LazyGroup(TyperGroup):
             typer.echo(clean(str(error), lines=True), err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
-            try:
-                sys.stdout.flush()
-            except OSError:  # the terminal is gone; Python would fail on what is left, with a code of its own
-                _forget_stdout()
             raise typer.Exit(130) from error
         except BrokenPipeError as error:
-            _forget_stdout()
+            _forget(sys.stdout)
             raise typer.Exit(0) from error  # whoever read has read enough: `autoresearch log | head` did what it should
         except OSError as error:
             if not told_unwritable(error):
@@ -111,7 +107,7 @@ def told_unwritable(error: OSError) -> bool:
     # Only a stream fails without a file's name; a file that we failed to foresee keeps its traceback.
     if error.filename is not None or error.errno not in _UNWRITABLE:
         return False
-    _forget_stdout()
+    _forget(sys.stdout)
     with contextlib.suppress(OSError):  # the terminal may be gone, and with it standard error
         typer.echo(f"The output could not be written: {error.strerror}.\n{_WRITE_ELSEWHERE}", err=True)
     return True
@@ -173,10 +169,19 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _forget_stdout() -> None:
-    """Point standard output at nothing, so that Python's last flush does not complain about the reader that left."""
+def forget_what_cannot_be_written() -> None:
+    """Flush both streams; one that is gone leads nowhere from then on, or Python would end with a code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _forget(stream)
+
+
+def _forget(stream: IO[str]) -> None:
+    """Point a stream at nothing, so that Python's last flush does not complain about the reader that left."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nothing, sys.stdout.fileno())
+        os.dup2(nothing, stream.fileno())
     finally:
         os.close(nothing)
