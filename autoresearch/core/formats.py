@@ -52,7 +52,14 @@ def results_line(row: Experiment, measurements: Sequence[MeasurementRow]) -> str
     commit = (row.kept_commit or row.candidate_commit or "")[:7]
     description = " ".join(row.hypothesis.split())
     peak = _peak_memory_gb(measurements)
-    return f"{commit}\t{row.value or 0.0:.6f}\t{peak:.1f}\t{_status(row)}\t{description}\n"
+    return f"{commit}\t{_value(row)}\t{peak:.1f}\t{_status(row)}\t{description}\n"
+
+
+def _value(row: Experiment) -> str:
+    """Return the value; a crash has the original's 0, and what else was not measured has none."""
+    if row.value is None and row.outcome != Outcome.CRASHED.value:
+        return ""
+    return f"{row.value or 0.0:.6f}"
 
 
 def _status(row: Experiment) -> str:

@@ -31,6 +31,15 @@ def test_results_have_the_originals_columns() -> None:
     ]
 
 
+def test_what_was_not_measured_has_no_value_in_the_results() -> None:
+    """An invalid candidate and the baseline of a live run have none; a 0 there would be the best value of all."""
+    rows = [
+        Experiment(id=1, run_id="r", number=0, session_id=1, outcome="kept", hypothesis="As found."),
+        Experiment(id=2, run_id="r", number=1, session_id=1, outcome="invalid", hypothesis="Peeks."),
+    ]
+    assert [line.split("\t")[1] for line in results_tsv("val_bpb", rows, {}).splitlines()[1:]] == ["", ""]
+
+
 def test_log_rows_have_the_documented_keys() -> None:
     """A crash has no value; experiments in flight are not listed."""
     rows = log_rows(ROWS)
