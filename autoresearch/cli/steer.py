@@ -31,7 +31,7 @@ def resume(workspace: WorkspaceOption = None, run: RunOption = None) -> None:
 
 def stop(workspace: WorkspaceOption = None, run: RunOption = None) -> None:
     """End the run at work once its experiment is finished."""
-    _send("stop", workspace, run, "It ends after the experiment in progress.")
+    _send("stop", workspace, run, "It ends after the experiment in progress; a test on people is taken up again.")
 
 
 def approve(number: Number, workspace: WorkspaceOption = None, run: RunOption = None) -> None:

@@ -250,7 +250,7 @@ def _effect(past: PastExperiment) -> str:
     value = "not measured" if past.value is None else f"value {past.value:.6g}"
     if past.effect is None:
         return value
-    interval = "" if past.interval is None else f" (90 % interval {past.interval[0]:+.3g} to {past.interval[1]:+.3g})"
+    interval = "" if past.interval is None else f" (interval {past.interval[0]:+.3g} to {past.interval[1]:+.3g})"
     return f"{value} | effect {past.effect:+.3g}{interval}"
 
 

@@ -131,7 +131,7 @@ def test_evidence() -> None:
     record = past(7, changes=(Change("LR", "0.02", "0.03"),))
     block = build_prompt(request(history=(record,)), PLAIN).content[1].text
     assert "experiment 7>" in block
-    assert "optimizer | reverted | value 2.1 | effect -0.004 (90 % interval -0.01 to +0.002)" in block
+    assert "optimizer | reverted | value 2.1 | effect -0.004 (interval -0.01 to +0.002)" in block
     assert "hypothesis: Idea 7 lowers the loss." in block
     assert "changed: LR: 0.02 -> 0.03" in block
 
