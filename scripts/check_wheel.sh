@@ -54,7 +54,7 @@ must ml
 refused autoresearch run --adapter ml --experiments 1
 must torch "autoresearch[ml]"
 refused autoresearch init --adapter nothing "$work/elsewhere"
-must "No adapter named 'nothing' is installed; found ml."
+must "No adapter named 'nothing' is installed; found command, marketing, ml."
 
 # The ledger's migrations and the graph work as installed: a whole run of an adapter of thirty lines.
 mkdir tour
