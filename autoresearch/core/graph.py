@@ -126,6 +126,7 @@ class Services:
     asleep: Callable[[], float]
     sleep: Callable[[float], bool] = _slept
     in_flight: dict[int, Experiment] = field(default_factory=dict)
+    shown: set[tuple[int, int]] = field(default_factory=set)  # (number, repair) of tests begun in this session
     budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
 
 
@@ -736,9 +737,8 @@ def _measurement_row(
 def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> State:
     """Show both arms and wait for the next look; the artifact as found is shown already, and to everybody."""
     if experiment.number > 0:
-        control = _laid_out(services, experiment, state, CONTROL)
         try:
-            live.begin(adapter, experiment, control, _artifact_folder(services, state))
+            _show_both(services, adapter, experiment, state)
         except CandidateError as error:
             return _crashed(services, state, experiment, error)
         live.next_look(
@@ -751,6 +751,15 @@ def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experime
             say=services.reporter.say,
         )
     return {"route": "decide"}
+
+
+def _show_both(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> None:
+    """Begin the test, or take it up again: once per session and candidate, however many looks it takes."""
+    this = (experiment.number, state.get("repair", 0))
+    if this not in services.shown:
+        control = _laid_out(services, experiment, state, CONTROL)
+        live.begin(adapter, experiment, control, _artifact_folder(services, state))
+        services.shown.add(this)
 
 
 def _decide_live(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> State:

@@ -64,7 +64,7 @@ class History:
         if any(self.looks.values()):
             return live.belief(policy, metric, self.experiments, self.looks)
         known = None if policy is None else self.evidence(metric)
-        return memory.belief_from(policy, metric, self.experiments, self.measurements, known)
+        return memory.belief(policy, metric, self.experiments, self.measurements, known)
 
     def evidence(
         self, metric: Metric, current: Experiment | None = None, rows: Sequence[MeasurementRow] = ()

@@ -35,11 +35,6 @@ _WORTH_SAYING = 120.0
 """Seconds of silence that look like a fault unless they are announced."""
 
 
-def is_live(adapter: object) -> bool:
-    """Say whether an adapter's metric arrives from people."""
-    return isinstance(adapter, LiveAdapter)
-
-
 def test_id(experiment: Experiment) -> str:
     """Return the name of a test, unique and the same after a restart."""
     return f"{experiment.run_id}-{experiment.number:04d}"

@@ -268,21 +268,9 @@ def belief(
     metric: Metric,
     experiments: Sequence[Experiment],
     measurements: Measurements,
-    calibration: Sequence[ArmTotals] = (),
-) -> Belief:
-    """Return what the policy believes of the incumbent, from the whole history of the run; no gain without a policy."""
-    known = evidence(metric, experiments, measurements, calibration=calibration)
-    return belief_from(policy, metric, experiments, measurements, known)
-
-
-def belief_from(
-    policy: Policy | None,
-    metric: Metric,
-    experiments: Sequence[Experiment],
-    measurements: Measurements,
     known: Evidence | None,
 ) -> Belief:
-    """Return `belief` from evidence that is at hand; it may be None without a policy."""
+    """Return what the policy believes of the incumbent by evidence at hand, which may be None without a policy."""
     start = baseline_value(experiments, measurements)
     if policy is None or known is None or start is None or incumbent_of(experiments) is None:
         return Belief(start, start if policy is not None else None, None)
