@@ -352,6 +352,28 @@ class OffersPace(Protocol):
 
 
 @runtime_checkable
+class ChoosesPolicy(Protocol):
+    """A live adapter whose traffic only one policy fits, as a list of people that ends."""
+
+    def policy_for(self, workspace: Workspace) -> str | None:
+        """Return the name of that policy, None where any will do; called before `prepare`.
+
+        Raises:
+            UsageError: If the workspace cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class RunsOut(Protocol):
+    """A live adapter that knows when there is nobody left to test on."""
+
+    def used_up(self) -> str | None:
+        """Return why no further test can begin, None while one can; asked before every experiment but the baseline."""
+        ...
+
+
+@runtime_checkable
 class Prepares(Protocol):
     """A live adapter that wants its workspace before the first experiment."""
 

@@ -26,6 +26,7 @@ from langgraph.types import Command
 from autoresearch.core import fingerprints, lock, memory, moments, registry
 from autoresearch.core.adapter import (
     Adapter,
+    ChoosesPolicy,
     Closes,
     LiveAdapter,
     OffersEstimate,
@@ -34,6 +35,7 @@ from autoresearch.core.adapter import (
     Outcome,
     Prepares,
     RunContext,
+    RunsOut,
     Split,
     WorksInCheckout,
     Workspace,
@@ -373,13 +375,25 @@ class _Driver:
         if given is not None:
             return given
         live = isinstance(self.adapter, LiveAdapter)
-        name = self.settings.policy or ("race" if live else "bayes")
+        only = self._only_policy()
+        name = self.settings.policy or only or ("race" if live else "bayes")
+        if name != only and "test_and_roll" in (name, only):
+            raise UsageError(
+                f"The policy {name} does not fit this traffic: test_and_roll spends a list of people that ends, and no "
+                "other policy does.\nLeave --policy out; what the artifact's own settings say of its people decides."
+            )
         if live and name in ("bayes", "greedy"):
             raise UsageError(
                 f"The policy {name} judges repeated measurements, and {self.adapter.metric.name} arrives from people.\n"
                 "Leave --policy out: race may be looked at any time and states its error rates."
             )
         return create_policy(name, dict(self.settings.policy_parameters))
+
+    def _only_policy(self) -> str | None:
+        """Return the one policy that fits the adapter's traffic; None where any does."""
+        if not isinstance(self.adapter, ChoosesPolicy):
+            return None
+        return self.adapter.policy_for(Workspace(self.layout.root, dict(self.settings.options)))
 
     def _adopt(self, run: Run, policy: Policy | None) -> None:
         """Take over what a run was started with; refuse what would change it midway."""
@@ -570,7 +584,7 @@ class _Driver:
         estimated = False
         while True:
             self._obey_controls()
-            reason = self.stop_wanted or self._limit_reached()
+            reason = self.stop_wanted or self._limit_reached() or self._nobody_left()
             if reason:
                 return reason
             number = self._next_number()
@@ -732,6 +746,12 @@ class _Driver:
         if self.limits.target is not None:
             value = self.history.belief(self.policy, self.adapter.metric).value
         return limit_reached(self.limits, self._spent(), self.adapter.metric, value)
+
+    def _nobody_left(self) -> str | None:
+        """Return why no further live test can begin; one that was begun is finished all the same."""
+        if not isinstance(self.adapter, RunsOut) or not self._baseline_done():
+            return None
+        return None if self.ledger.in_flight(self.run.id) is not None else self.adapter.used_up()
 
     def _budget_left(self) -> tuple[float | None, int | None]:
         """Return the dollars and tokens that the session may still spend; None without a cap."""

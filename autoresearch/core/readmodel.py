@@ -26,6 +26,7 @@ class RunStatus:
     Attributes:
         run: Id of the run.
         adapter: Name of the adapter.
+        policy: Name of the rule that keeps or reverts.
         state: `running`, `paused`, `stopped`, or `killed` where a run ended without a word.
         stop_reason: Why it stopped; None while it runs.
         experiments: Finished experiments, the baseline not counted.
@@ -45,6 +46,7 @@ class RunStatus:
 
     run: str
     adapter: str
+    policy: str
     state: str
     stop_reason: str | None
     experiments: int
@@ -114,6 +116,7 @@ def _status(
     return RunStatus(
         run=run.id,
         adapter=run.adapter,
+        policy=run.policy,
         state="killed" if run.state != "stopped" and not at_work else run.state,
         stop_reason=run.stop_reason,
         experiments=totals.experiments,

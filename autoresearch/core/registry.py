@@ -20,7 +20,10 @@ COMMANDS = "autoresearch.commands"
 PROPOSERS = "autoresearch.proposers"
 POLICIES = "autoresearch.policies"
 
-BUILT_IN: Mapping[str, tuple[str, ...]] = {PROPOSERS: ("claude", "search"), POLICIES: ("bayes", "greedy", "race")}
+BUILT_IN: Mapping[str, tuple[str, ...]] = {
+    PROPOSERS: ("claude", "search"),
+    POLICIES: ("bayes", "greedy", "race", "test_and_roll"),
+}
 """Names that the program itself answers to; a package that claims one of them is refused."""
 
 _MEMBERS = {

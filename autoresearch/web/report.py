@@ -327,6 +327,8 @@ def _confirmed_tile(view: RunView) -> tuple[str, str, str]:
     status = view.status
     if view.live:
         alpha = view.policy.parameters.get("alpha") if view.policy is not None else None
+        if view.run.policy == "test_and_roll":
+            return ("chosen by Test & Roll", f"{status.kept:,} kept", "a bet, without an error rate")
         rate = f"at most {alpha:.0%} of harmless changes are kept" if alpha else "see the single tests"
         return ("shown by tests", f"{status.kept:,} kept", rate)
     again = status.confirmed_on == "search"
@@ -660,7 +662,12 @@ def _reading(view: RunView) -> tuple[str, ...]:
     ]
     if view.run.policy == "greedy":
         said.append("The policy greedy keeps every strict improvement, luck included: believe its gain accordingly.")
-    if view.live:
+    if view.run.policy == "test_and_roll":
+        said.append(
+            "Test & Roll sends the better-looking arm to the rest of a list that ends. It brings the most conversions "
+            "and shows nothing: what it chose is a bet, and the gain beside it has the winner's luck in it."
+        )
+    elif view.live:
         said.append(
             "Intervals of live tests run from the bound at alpha to the bound at beta and may be looked at any time; "
             "a line that was crossed stays crossed, so what came after it changes nothing."

@@ -20,8 +20,8 @@ from tests.cli.filling import fill, work
 from tests.cli.plugins import write_hill, write_package
 
 STATUS_KEYS = [
-    "run", "adapter", "state", "stop_reason", "experiments", "kept", "reverted", "inconclusive", "crashed", "invalid",
-    "baseline", "incumbent", "believed_gain", "confirmed_gain", "confirmed_on", "usd", "seconds",
+    "run", "adapter", "policy", "state", "stop_reason", "experiments", "kept", "reverted", "inconclusive", "crashed",
+    "invalid", "baseline", "incumbent", "believed_gain", "confirmed_gain", "confirmed_on", "usd", "seconds",
 ]  # fmt: skip
 LOG_KEYS = ["number", "outcome", "category", "hypothesis", "value", "commit", "seconds"]
 SHOW_KEYS = {

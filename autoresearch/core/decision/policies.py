@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from autoresearch.core import registry
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.bayes import BayesPolicy
+from autoresearch.core.decision.finite_list import FiniteListPolicy
 from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.decision.race_bernoulli import PRIOR
 from autoresearch.core.decision.race_policy import RacePolicy
@@ -60,6 +61,10 @@ def _greedy(parameters: Mapping[str, float]) -> Policy:
     return GreedyPolicy()
 
 
+def _test_and_roll(parameters: Mapping[str, float]) -> Policy:
+    return FiniteListPolicy()
+
+
 def _race(parameters: Mapping[str, float]) -> Policy:
     looks = parameters.get("max_looks")
     return RacePolicy(
@@ -75,4 +80,5 @@ _FACTORIES: Mapping[str, tuple[Callable[[Mapping[str, float]], Policy], tuple[st
     "bayes": (_bayes, ("keep_at", "drop_below", "max_looks")),
     "greedy": (_greedy, ()),
     "race": (_race, ("alpha", "beta", "min_effect", "max_looks", "prior_successes", "prior_failures")),
+    "test_and_roll": (_test_and_roll, ()),
 }
