@@ -214,8 +214,11 @@ class LiveExperiment:
         id: Unique and stable across restarts.
         control: Folder with the incumbent.
         treatment: Folder with the candidate.
-        split: Share of traffic by arm; sums to 1.
+        split: Share of traffic of `control` and of `treatment`. They sum to 1; where several treatments share a control,
+            the control counted once and all treatments do.
         started: When the first unit may be exposed, in UTC.
+        lane: Lane that the test runs in; empty where the adapter offers none.
+        arm: Name of the treatment among those of its test.
     """
 
     id: str
@@ -223,6 +226,8 @@ class LiveExperiment:
     treatment: Path
     split: Mapping[str, float]
     started: datetime
+    lane: str = ""
+    arm: str = "treatment"
 
 
 @runtime_checkable
@@ -304,6 +309,70 @@ class LiveAdapter(Protocol):
 
 
 # What an adapter may offer besides. Each is optional; the loop asks with isinstance.
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A place where one test at a time runs beside the tests of other lanes, on people of its own.
+
+    Attributes:
+        name: Of a page, an audience, a group of slots; unique among the lanes, and the same after a restart.
+        arms: How many candidates share one control in a test; 1 is the usual test of two arms.
+        alone: True where nothing that another lane keeps changes what the people of this lane see.
+    """
+
+    name: str
+    arms: int = 1
+    alone: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or self.arms < 1:
+            raise ValueError(f"A lane needs a name and one arm at least, not {self.name!r} and {self.arms}.")
+
+
+@runtime_checkable
+class OffersLanes(Protocol):
+    """A live adapter that runs several tests at once, with each person in one of them at most.
+
+    Where it offers one lane of one arm, or none, the loop calls `start` as for any live adapter and nothing of this.
+    Otherwise it calls `start_together` with the arms of a test instead of `start`. `observe`, `gates`, `wait_seconds`,
+    `ending` and `finish` stay per experiment: `observe` returns the arms `control`, the shared one, and `treatment`.
+    `finish` of one treatment takes it out and leaves the others going; with a keep the loop finishes the others too,
+    the kept one first.
+    """
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """Where tests may run; known after `prepare`."""
+        ...
+
+    def belongs(self, lane: str, parent: Artifact, candidate: Artifact) -> str | None:
+        """Return why a candidate does not belong to the lane, say because it changes another's text; None: it does."""
+        ...
+
+    def lane_knobs(self, lane: str, artifact: Artifact) -> Sequence[Knob]:
+        """Return what may be turned in the lane; as `OffersKnobs.knobs`."""
+        ...
+
+    def lane_brief(self, lane: str) -> str:
+        """Return a sentence for the language model: what may change in this lane. Byte-stable."""
+        ...
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
+        """Show the arms of one test: all experiments share the control, each is one treatment.
+
+        Idempotent: it comes again after a restart, then with the treatments that are not finished yet; their shares stay
+        as they were.
+        """
+        ...
+
+    def show_to_everybody(self, artifact: Path) -> None:
+        """Show the artifact in a folder to everybody who is in no test; tests that go on stay as they are.
+
+        It comes after every `finish` with a keep, and is the treatment itself unless another lane kept something since
+        the test began: then it is both edits together. Idempotent.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
