@@ -214,8 +214,8 @@ class LiveExperiment:
         id: Unique and stable across restarts.
         control: Folder with the incumbent.
         treatment: Folder with the candidate.
-        split: Share of traffic of `control` and of `treatment`. They sum to 1; where several treatments share a control,
-            the control counted once and all treatments do.
+        split: Share of traffic of `control` and of `treatment`. They sum to 1; where several treatments share a
+            control, the control counted once and all treatments do.
         started: When the first unit may be exposed, in UTC.
         lane: Lane that the test runs in; empty where the adapter offers none.
         arm: Name of the treatment among those of its test.
@@ -361,8 +361,8 @@ class OffersLanes(Protocol):
     def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
         """Show the arms of one test: all experiments share the control, each is one treatment.
 
-        Idempotent: it comes again after a restart, then with the treatments that are not finished yet; their shares stay
-        as they were.
+        Idempotent: it comes again after a restart, then with the treatments that are not finished yet; their shares
+        stay as they were.
         """
         ...
 
