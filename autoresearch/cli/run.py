@@ -46,7 +46,10 @@ def run(
     ] = None,
     proposer: Annotated[
         str | None,
-        typer.Option(help="claude or search; by default claude with a key, else search.", show_default=False),
+        typer.Option(
+            help="claude, search or mcp (a coding agent answers); by default claude with a key, else search.",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)] = None,
     policy: Annotated[

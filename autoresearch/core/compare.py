@@ -308,6 +308,8 @@ def _refuse(plan: Plan) -> None:
     for what, given in (("proposer", names), ("policy", list(plan.policies))):
         if twice := next((name for name in given if given.count(name) > 1), None):
             raise UsageError(f"The {what} {twice} is named twice; name each once and ask for more --seeds instead.")
+    if "mcp" in names:
+        raise UsageError("A comparison runs by itself, and mcp waits for a coding agent; leave it out of --proposers.")
     if len(names) * len(plan.policies) < 2:
         raise UsageError(
             "A comparison needs two proposers or two policies.\n"

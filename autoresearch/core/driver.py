@@ -49,7 +49,7 @@ from autoresearch.core.graph import READONLY_FILES, Reporter, Services, State, b
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.live import finish as finish_test
-from autoresearch.core.proposers import Proposer
+from autoresearch.core.proposers import AwaitsAnswers, Proposer
 from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
 from autoresearch.core.store import Store
@@ -304,6 +304,8 @@ class _Driver:
                 self._open_adapter(adapter)
         self.policy = self._choose_policy(policy)
         self.proposer = proposer or choose_proposer(self.settings, self.reporter)
+        if isinstance(self.proposer, AwaitsAnswers):
+            self.proposer.attend(self.layout.agent, self._await_answer, self.reporter.say)
         self.sandbox = self._choose_sandbox()
         self._demand_replicates()
         if isinstance(self.adapter, Adapter | Prepares):
@@ -846,11 +848,24 @@ class _Driver:
             if self._stop_wanted():
                 return False
             if time.monotonic() >= end:
-                raise RunStoppedError(
-                    f"hours: {hours:g} used; what is before people goes on, and run takes it up again"
-                )
+                live = isinstance(self.adapter, LiveAdapter)
+                goes_on = "; what is before people goes on, and run takes it up again" if live else ""
+                raise RunStoppedError(f"hours: {hours:g} used{goes_on}")
             time.sleep(min(POLL_SECONDS, left))
         return True
+
+    def _await_answer(self, seconds: float) -> None:
+        """Wait a little for an answer from outside; longer while the run is paused.
+
+        Raises:
+            RunStoppedError: If a person wants the run to end, or its hours are over.
+        """
+        self._obey_controls()
+        if self.stop_wanted is None and self._sleep(seconds):
+            return
+        by_signal = (self.stop_wanted or "").startswith("interrupted")
+        reason = "interrupted while an answer was awaited" if by_signal else self.stop_wanted
+        raise RunStoppedError(reason or "stopped by a person")
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -910,6 +925,10 @@ def choose_proposer(settings: Settings, reporter: Reporter) -> Proposer:
         from autoresearch.core.proposers.search import SearchProposer
 
         return SearchProposer(seed=settings.seed or 0)
+    if name == "mcp":
+        from autoresearch.core.proposers.mcp import McpProposer
+
+        return McpProposer()
     claude = ClaudeProposer(settings.model) if settings.model else ClaudeProposer()
     claude.check_ready()
     return claude

@@ -468,6 +468,7 @@ def request_for(services: Services, state: State) -> ProposalRequest:
         usd_left=usd_left,
         tokens_left=tokens_left,
         seed=services.settings.seed or 0,
+        id=f"{services.run.id}/{state['number']}/{state.get('attempt', 0)}",
     )
 
 

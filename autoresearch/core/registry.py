@@ -21,7 +21,7 @@ PROPOSERS = "autoresearch.proposers"
 POLICIES = "autoresearch.policies"
 
 BUILT_IN: Mapping[str, tuple[str, ...]] = {
-    PROPOSERS: ("claude", "search"),
+    PROPOSERS: ("claude", "mcp", "search"),
     POLICIES: ("bayes", "greedy", "race", "test_and_roll"),
 }
 """Names that the program itself answers to; a package that claims one of them is refused."""

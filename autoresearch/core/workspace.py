@@ -61,6 +61,11 @@ class Layout:
         return self.state / "lock"
 
     @property
+    def agent(self) -> Path:
+        """Where a run and a coding agent that proposes for it leave things for each other."""
+        return self.state / "agent"
+
+    @property
     def incumbent(self) -> Path:
         """What measuring the incumbent left: weights, for one."""
         return self.state / "incumbent"
@@ -98,7 +103,7 @@ class Settings:
 
     Attributes:
         adapter: Name of the adapter.
-        proposer: `claude`, `search`, another registered name, or None: claude with a key, else search.
+        proposer: `claude`, `search`, `mcp`, another registered name, or None: claude with a key, else search.
         model: Model of the proposer.
         policy: `bayes`, `race`, `greedy` or another registered name; None: the default for the kind of adapter.
         policy_parameters: Parameters of the policy.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from autoresearch.core.adapter import Direction, Metric, Outcome, Scope
@@ -11,6 +12,7 @@ from autoresearch.core.artifact import Artifact
 from autoresearch.core.proposers.knobs import Knob
 
 __all__ = [
+    "AwaitsAnswers",
     "Change",
     "Cost",
     "CostEstimate",
@@ -128,6 +130,7 @@ class ProposalRequest:
         usd_left: Dollars that may still be spent; None without a cap. Check before the call.
         tokens_left: Tokens that may still be spent; None without a cap.
         seed: Seed of this run, for offline proposers.
+        id: Names this call: the same again after a kill, another one for every further attempt.
     """
 
     number: int
@@ -148,6 +151,7 @@ class ProposalRequest:
     usd_left: float | None = None
     tokens_left: int | None = None
     seed: int = 0
+    id: str = ""
 
     @property
     def direction(self) -> Direction:
@@ -185,5 +189,20 @@ class Proposer(Protocol):
             ProposalError: If the attempt failed; carries its cost. Asked again later.
             NothingLeftToProposeError: If there is no further idea; ends the run.
             EnvironmentNotReadyError: If no later call can work either (key refused).
+        """
+        ...
+
+
+@runtime_checkable
+class AwaitsAnswers(Protocol):
+    """A proposer whose answers come from outside the process, sooner or later; a run tells it where and how to wait."""
+
+    def attend(self, folder: Path, wait: Callable[[float], None], say: Callable[[str], None]) -> None:
+        """Begin a session of a run.
+
+        Args:
+            folder: Where questions and answers may lie; they outlive the process.
+            wait: Waits so many seconds, longer while the run is paused; raises what ends the run where it is to end.
+            say: One sentence to the person at the screen.
         """
         ...
