@@ -27,6 +27,7 @@ from autoresearch.core import (
     MetricKind,
     Outcome,
     ReportSection,
+    RunsOut,
     Scope,
     UsageError,
     Workspace,
@@ -111,6 +112,12 @@ class MarketingAdapter:
     def workspace_files(self) -> Mapping[str, str]:
         """A campaign to begin with."""
         return workspace_files(self._options.get("kind", "page"), self._options.get("platform", "search"))
+
+    def policy_for(self, workspace: Workspace) -> str | None:
+        """Test & Roll for a list that ends; whatever the run says for everything else."""
+        from autoresearch.adapters.marketing.email.settings import spends_a_list
+
+        return "test_and_roll" if spends_a_list(Campaign.load(workspace.path)) else None
 
     def prepare(self, workspace: Workspace) -> None:
         """Read the campaign, refuse what no traffic can settle, and open the source.
@@ -244,6 +251,10 @@ class MarketingAdapter:
         looks = self._records(experiment_id).looks()
         return looks[-1].over if looks else None
 
+    def used_up(self) -> str | None:
+        """Return why nobody is left to test on; None where somebody is, or where people keep coming."""
+        return self.source.used_up() if isinstance(self._source, RunsOut) else None
+
     def finish(self, experiment_id: str, outcome: Outcome) -> None:
         """End the test; a kept copy is what everybody sees."""
         if outcome in (Outcome.KEPT, Outcome.REVERTED, Outcome.INCONCLUSIVE):
@@ -291,8 +302,8 @@ class MarketingAdapter:
         return None
 
     def _hold(self, records: Records, looks: Sequence[Seen], crossed: Look | None) -> str | None:
-        if crossed is None or not self._whole_weeks():
-            return None
+        if looks[-1].hold is not None or crossed is None or not self._whole_weeks():
+            return looks[-1].hold
         ends = end_of_week(records.began(), _moment_of(looks, crossed))
         if looks[-1].at >= ends:
             return None
@@ -328,9 +339,12 @@ class MarketingAdapter:
 
 def hopelessness(campaign: Campaign) -> str | None:
     """Return why the campaign's traffic could not settle its tests; None where it could, or where nobody knows it."""
+    from autoresearch.adapters.marketing.email.settings import spends_a_list
     from autoresearch.adapters.marketing.planning import Setting, hopelessness_of
 
     traffic, metric = campaign.traffic, campaign.metric
+    if spends_a_list(campaign):
+        return None  # it is spent as well as it can be, and nothing is to be settled
     if traffic.weekly is None or traffic.baseline is None or traffic.source == "replay":
         return None
     if metric.kind is not MetricKind.PROPORTION or metric.direction is not Direction.MAXIMIZE:
@@ -434,6 +448,7 @@ class Records:
                 "crossed": seen.crossed,
                 "guardrails": {name: [_row(arm) for arm in arms] for name, arms in seen.guardrails.items()},
                 "over": seen.over,
+                "hold": seen.hold,
             }
         )
         with (self.folder / "looks.jsonl").open("ab+") as file:
@@ -462,6 +477,7 @@ def _seen(data: Mapping[str, Any]) -> Seen:
         guardrails={name: tuple(ArmTotals(*row) for row in rows) for name, rows in data["guardrails"].items()},
         at=datetime.fromisoformat(data["at"]),
         over=data["over"],
+        hold=data.get("hold"),
     )
 
 

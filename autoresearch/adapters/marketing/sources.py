@@ -38,6 +38,7 @@ class Seen:
         guardrails: Cumulative totals per arm of every guardrail, by name.
         at: The moment, in the source's own time (a replay and a simulation have their own calendar).
         over: Why there is no more traffic for this test; None while there is.
+        hold: Why no verdict may be had yet, whatever the numbers say; None where one may.
     """
 
     arms: Sequence[ArmTotals]
@@ -46,6 +47,7 @@ class Seen:
     guardrails: Mapping[str, Sequence[ArmTotals]]
     at: datetime
     over: str | None = None
+    hold: str | None = None
 
 
 class Source(Protocol):

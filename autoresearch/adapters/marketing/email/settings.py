@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from autoresearch.core import EnvironmentNotReadyError, UsageError
+from autoresearch.core import EnvironmentNotReadyError, MetricKind, UsageError
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
@@ -22,6 +22,9 @@ SURFACE = "email"
 SMTP_PASSWORD = "AUTORESEARCH_SMTP_PASSWORD"
 IMAP_PASSWORD = "AUTORESEARCH_IMAP_PASSWORD"
 """Environment variables; where the second is not set, the first is taken for both."""
+
+RACE, TEST_AND_ROLL = "race", "test-and-roll"
+"""How a list is spent: test after test, each judged by the race; or one test on a part, and its winner to the rest."""
 
 _NUMBER = (int, float)
 KEYS: Mapping[str, type | tuple[type, ...]] = {
@@ -43,6 +46,9 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "classifier": str,
     "model": str,
     "track_clicks": bool,
+    "opens": bool,
+    "list": str,
+    "spread": _NUMBER,
 }
 
 _PORTS = {
@@ -99,6 +105,9 @@ class EmailSettings:
         classifier: `auto` (Claude where there is a key, else rules), `claude` or `rules`.
         model: Model that reads answers; empty: the default.
         track_clicks: Whether the link of a mail leads through the site, which then counts clicks; see `clicks.py`.
+        opens: Whether a mail holds a picture of one point that says when it was loaded; see `clicks.py`.
+        test_and_roll: Whether the list is spent by one test on a part of it; see `list_test.py`.
+        spread: Standard deviation of variants' true rates, for planning that part; None: that of earlier tests.
         base_url: Public address of the site that takes unsubscribe requests; from [site].
         shared: Folder of the suppression list and of the record of what was sent; all campaigns of an organisation
             name the same in [site] suppression.
@@ -116,6 +125,9 @@ class EmailSettings:
     classifier: str = "auto"
     model: str = ""
     track_clicks: bool = False
+    opens: bool = False
+    test_and_roll: bool = False
+    spread: float | None = None
     base_url: str = ""
 
     @classmethod
@@ -138,6 +150,8 @@ class EmailSettings:
         for key in ("per_day", "per_mailbox", "again_after_days", "port", "imap_port"):
             if key in table and not 0 < table[key] <= 65535:
                 raise UsageError(f"{path}: [email] {key} must be above 0 and at most 65535, not {table[key]!r}.")
+        if table.get("list") == TEST_AND_ROLL:
+            _refuse_no_list(campaign, table)
         again = table.get("again_after_days")
         return cls(
             recipients=campaign.folder / table.get("recipients", "recipients.csv"),
@@ -152,6 +166,9 @@ class EmailSettings:
             classifier=table.get("classifier", "auto"),
             model=table.get("model", ""),
             track_clicks=table.get("track_clicks", False),
+            opens=table.get("opens", False),
+            test_and_roll=table.get("list") == TEST_AND_ROLL,
+            spread=_spread(path, table),
             base_url=base_url,
         )
 
@@ -172,12 +189,18 @@ class EmailSettings:
         return self.smtp
 
 
+def spends_a_list(campaign: Campaign) -> bool:
+    """Say whether a campaign's people are a list that one test spends."""
+    return campaign.traffic.source == "email" and campaign.sources.get("email", {}).get("list") == TEST_AND_ROLL
+
+
 _TLS = ("starttls", "implicit", "none")
 _CHOICES = {
     "tls": _TLS,
     "imap_tls": _TLS,
     "assign_by": ("address", "domain"),
     "classifier": ("auto", "claude", "rules"),
+    "list": (RACE, TEST_AND_ROLL),
 }
 
 
@@ -222,6 +245,33 @@ def _server(
     username = table.get(f"{prefix}username", table.get("username", ""))
     ca_file = folder / table["ca_file"] if "ca_file" in table else None
     return MailServer(host, table.get(f"{prefix}port", _PORTS[kind][tls]), tls, username, ca_file)
+
+
+def _refuse_no_list(campaign: Campaign, table: Mapping[str, Any]) -> None:
+    """Raise UsageError where Test & Roll has no formula: it is for shares of single people."""
+    if campaign.metric.kind is not MetricKind.PROPORTION:
+        raise UsageError(
+            f"{campaign.path}: [email] list = '{TEST_AND_ROLL}' compares rates, and {campaign.metric.name} is a mean.\n"
+            "Take a share of the recipients as the metric, or leave list out."
+        )
+    if table.get("assign_by") == "domain":
+        raise UsageError(
+            f"{campaign.path}: [email] list = '{TEST_AND_ROLL}' plans by the person, and assign_by = 'domain' counts "
+            "companies.\nLeave one of the two out."
+        )
+
+
+def _spread(path: Path, table: Mapping[str, Any]) -> float | None:
+    spread = table.get("spread")
+    if spread is None:
+        return None
+    if table.get("list") != TEST_AND_ROLL:
+        raise UsageError(f"{path}: [email] spread plans a list, and nothing reads it without list = '{TEST_AND_ROLL}'.")
+    if not 0.0 < spread < 1.0:
+        raise UsageError(
+            f"{path}: [email] spread must be above 0 and below 1, not {spread!r}: a share, like the rates themselves."
+        )
+    return float(spread)
 
 
 def _site(campaign: Campaign) -> tuple[str, Path]:
