@@ -34,6 +34,7 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
+    insert,
     inspect,
     make_url,
     text,
@@ -51,6 +52,7 @@ __all__ = [
     "Claim",
     "ControlMessage",
     "Experiment",
+    "FinishedExperiment",
     "FreshMeasurement",
     "Ledger",
     "LiveLook",
@@ -63,6 +65,9 @@ __all__ = [
 
 LEDGER_VERSION = "0004"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
+
+IMPORT_ADAPTER = "import"
+"""Adapter of a run that was read from a file: finished, without git objects, and never gone on with."""
 
 CONTROL_COMMANDS = ("pause", "resume", "stop", "approve", "reject", "note")
 
@@ -358,6 +363,23 @@ class Totals:
     measurements: int
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedExperiment:
+    """An experiment that ended elsewhere, with what belongs to it; ids are given when it is inserted.
+
+    Attributes:
+        experiment: It, with its outcome.
+        measurements: Its measurements, in order.
+        looks: What a live test showed, look by look.
+        proposal: What was spent on its proposal; None where nothing was.
+    """
+
+    experiment: Experiment
+    measurements: Sequence[MeasurementRow] = ()
+    looks: Sequence[LiveLook] = ()
+    proposal: ProposalRow | None = None
+
+
 Row = TypeVar("Row", bound=_Table)
 
 
@@ -483,9 +505,42 @@ class Ledger:
             return list(transaction.exec(_runs_in_order()))
 
     def latest_run(self, adapter: str | None = None) -> Run | None:
-        """Return the run that began last, of one adapter where it is named; None where there is none."""
-        found = [run for run in self.runs() if adapter is None or run.adapter == adapter]
+        """Return the run that began last, of one adapter where it is named; None where there is none.
+
+        Imported runs are looked at when they are named; without a name they are meant where there is nothing else.
+        """
+        runs = self.runs()
+        wanted = {adapter} if adapter is not None else {run.adapter for run in runs} - {IMPORT_ADAPTER}
+        found = [run for run in runs if run.adapter in wanted] if wanted else runs
         return found[-1] if found else None
+
+    def add_finished_run(self, run: Run, session: Session, finished: Sequence[FinishedExperiment]) -> bool:
+        """Insert a run that ended elsewhere, whole or not at all; False, and nothing is written, where it is there.
+
+        Ids and sequence numbers are given here.
+        """
+        with self._write() as transaction:
+            if transaction.get(Run, run.id) is not None:
+                return False
+            transaction.add(run)
+            transaction.flush()
+            session_id = _added(transaction, session).id
+            _insert(transaction, [(one.proposal, {}) for one in finished if one.proposal is not None])
+            proposals = _ids_by_number(transaction, ProposalRow, run.id)
+            last = transaction.exec(select(func.max(Experiment.sequence))).one() or 0
+            _insert(
+                transaction,
+                [
+                    (one.experiment, {"session_id": session_id, "sequence": last + place, "proposal_id": proposal})
+                    for place, one in enumerate(finished, start=1)
+                    for proposal in [proposals.get(one.experiment.number)]
+                ],
+            )
+            ids = _ids_by_number(transaction, Experiment, run.id)
+            owned = [(one, {"experiment_id": ids[one.experiment.number]}) for one in finished]
+            _insert(transaction, [(row, owner) for one, owner in owned for row in one.measurements])
+            _insert(transaction, [(row, owner) for one, owner in owned for row in one.looks])
+            return True
 
     def update_run(self, run_id: str, **fields: Any) -> Run:
         """Change columns of a run and return it."""
@@ -813,6 +868,19 @@ def _added(transaction: Transaction, row: Row) -> Row:
     transaction.flush()
     transaction.refresh(row)
     return row
+
+
+def _insert(transaction: Transaction, rows: Sequence[tuple[_Table, Mapping[str, Any]]]) -> None:
+    """Insert many rows of one table at once, each with the columns beside it in place of its own."""
+    if rows:
+        values = [{**row.model_dump(exclude={"id"}), **given} for row, given in rows]
+        transaction.execute(insert(type(rows[0][0])), values)
+
+
+def _ids_by_number(
+    transaction: Transaction, table: type[Experiment] | type[ProposalRow], run_id: str
+) -> dict[int, int]:
+    return dict(transaction.exec(select(table.number, table.id).where(table.run_id == run_id)).all())
 
 
 def _found(transaction: Transaction, table: type[Row], key: Any) -> Row:

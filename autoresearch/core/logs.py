@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ class LogRow:
         value: The metric; None where it was not measured. Finite.
         runs: Number of measurements that `value` is the mean of.
         description: What was tried, in the log's words.
+        record: The row as the log has it, by column or key; empty where it comes from a ledger.
     """
 
     line: int
@@ -98,6 +99,7 @@ class LogRow:
     value: float | None
     runs: int = 1
     description: str = ""
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class ExperimentLog:
         notes: Sentences about what was left out or read in a special way.
         replicates: Values of repeated measurements of one artifact each, at least two a group, search data only.
         noise: Standard deviation that the metric states; None without.
+        unit: Unit of the metric, where the log says so.
+        header: What the log says of the run as a whole: pi's configuration, `run` of our JSON lines.
     """
 
     shape: str
@@ -121,9 +125,11 @@ class ExperimentLog:
     notes: tuple[str, ...] = ()
     replicates: tuple[tuple[float, ...], ...] = ()
     noise: float | None = None
+    unit: str = ""
+    header: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
-def read_log(path: Path, *, metric: str | None = None, run: str | None = None) -> ExperimentLog:
+def read_log(path: Path, *, metric: str | None = None, run: str | None = None, whole: bool = False) -> ExperimentLog:
     """Read a log of any known shape.
 
     Args:
@@ -131,30 +137,37 @@ def read_log(path: Path, *, metric: str | None = None, run: str | None = None) -
         metric: Column that holds the metric, for a table where that is not clear.
         run: Which run, where the file holds several: an id of ours, or the number (from 1) of a `config` line of pi's.
             None: the last.
+        whole: Take a log as it is, to keep it: the first row may lack its value, as the baseline of a live run does,
+            and a file of a ledger is refused.
 
     Raises:
         UsageError: If the file cannot be read, has no known shape, or a line of it makes no sense; names the line.
     """
     ledger = _ledger_in(path)
+    if ledger is not None and whole:
+        raise UsageError(
+            f"{path} is a ledger of autoresearch, and needs no import.\n"
+            "Look at its workspace where it lies (-w DIR), or export it there and import the file."
+        )
     if ledger is not None:
         return _from_ledger(ledger, run)
     text = _text(path)
-    first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    first = next((line for line in _lines(text) if line.strip() and not line.lstrip().startswith("#")), "")
     if not first:
         raise UsageError(f"{path} holds no line of a log.\nName the log that the tool wrote; known are:\n{_shapes()}")
     if first.lstrip().startswith("{"):
-        log = _from_json_lines(path, text, run)
+        log = _from_json_lines(path, text, run, whole=whole)
     elif run is not None:
         raise UsageError(f"{path} is a table, and a table holds one run.\nLeave --run out.")
     elif "\t" in first:
-        log = _from_table(path, text, metric)
-    elif {"number", "outcome", "value"} <= set(next(csv.reader([first]))):
-        log = _from_csv(path, text)
+        log = _from_table(path, text, metric, whole=whole)
+    elif {"number", "outcome", "value"} <= set(next(csv.reader([first]), [])):
+        log = _from_csv(path, text, whole=whole)
     else:
         raise _unknown(path, f"its first line is {_shown(first)}")
     if not log.rows:
-        raise UsageError(f"{path} holds no experiment, only a header.\nAudit it once something was measured.")
-    return _without_impossible_zeros(log)
+        raise UsageError(f"{path} holds no experiment, only a header.\nCome back once something was measured.")
+    return log
 
 
 def direction_of(metric: str) -> Direction | None:
@@ -196,15 +209,20 @@ def _text(path: Path) -> str:
         raise _unknown(path, "it is no UTF-8 text") from error
 
 
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text; marks inside of a description that Unicode calls line ends are none here."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 # Tables
 
 
-def _from_table(path: Path, text: str, metric: str | None) -> ExperimentLog:
+def _from_table(path: Path, text: str, metric: str | None, *, whole: bool) -> ExperimentLog:
     """Read karpathy's, uditgoenka's or our own tab-separated table."""
     direction = _declared_direction(text)
     lines = [
         (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
+        for number, line in enumerate(_lines(text), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     header = [cell.strip() for cell in lines[0][1].split("\t")]
@@ -213,27 +231,30 @@ def _from_table(path: Path, text: str, metric: str | None) -> ExperimentLog:
         raise UsageError(f"{path} has the column {twice[0]} twice, and they may differ.\nRename or delete one of them.")
     column = _metric_column(path, header, metric)
     notes: list[str] = []
-    rows = []
+    rows: list[LogRow] = []
     for number, line in lines[1:]:
         cells = [cell.strip() for cell in line.split("\t")]
         if cells == header:
             continue  # a header written again when the tool was started again
-        row = _table_row(path, number, dict(zip(header, cells, strict=False)), column, notes)
+        may_lack = whole and not rows
+        row = _table_row(path, number, dict(zip(header, cells, strict=False)), column, notes, may_lack=may_lack)
         if row is not None:
             rows.append(row)
     by_iteration = "iteration" in header
     shape = "iterations (uditgoenka/autoresearch)" if by_iteration else "results.tsv (karpathy/autoresearch)"
-    return ExperimentLog(shape, column, direction, tuple(rows), _counted(notes))
+    return _without_impossible_zeros(ExperimentLog(shape, column, direction, tuple(rows), _counted(notes)))
 
 
 def _declared_direction(text: str) -> Direction | None:
     """Return the direction of a comment like `# metric_direction: lower_is_better`."""
     match = re.search(r"^\s*#\s*metric_direction\s*:\s*(lower|higher)", text, re.MULTILINE | re.IGNORECASE)
-    return None if match is None else _direction_word(match[1])
+    return None if match is None else direction_from_word(match[1])
 
 
-def _direction_word(word: object) -> Direction | None:
-    return {"lower": Direction.MINIMIZE, "higher": Direction.MAXIMIZE}.get(str(word).lower())
+def direction_from_word(word: object) -> Direction | None:
+    """Return the direction that a log names: `lower` or `higher`, or our own words; None for any other."""
+    known = {"lower": Direction.MINIMIZE, "higher": Direction.MAXIMIZE, **{one.value: one for one in Direction}}
+    return known.get(str(word).lower())
 
 
 def _metric_column(path: Path, header: Sequence[str], metric: str | None) -> str:
@@ -265,7 +286,9 @@ def _metric_column(path: Path, header: Sequence[str], metric: str | None) -> str
     raise UsageError(f"{path} does not tell which column is the metric; {named}.\nName it with --metric.")
 
 
-def _table_row(path: Path, line: int, cells: Mapping[str, str], column: str, notes: list[str]) -> LogRow | None:
+def _table_row(
+    path: Path, line: int, cells: Mapping[str, str], column: str, notes: list[str], *, may_lack: bool
+) -> LogRow | None:
     label = cells.get("iteration") or cells.get("commit", "")
     if "status" not in cells:
         raise UsageError(f"{path}, line {line}: the row ends before the column status.")
@@ -278,8 +301,8 @@ def _table_row(path: Path, line: int, cells: Mapping[str, str], column: str, not
         return None
     if cells.get("guard", "").lower() == "fail" and outcome is Outcome.REVERTED:
         outcome = Outcome.INVALID
-    value = _value(path, line, cells.get(column, ""), outcome, notes)
-    return LogRow(line, label, outcome, value, description=cells.get("description", ""))
+    value = _value(path, line, cells.get(column, ""), outcome, notes, may_lack=may_lack)
+    return LogRow(line, label, outcome, value, description=cells.get("description", ""), record=cells)
 
 
 def _is_part_of_batch(cells: Mapping[str, str]) -> bool:
@@ -304,12 +327,16 @@ def _outcome(path: Path, line: int, status: str) -> Outcome | None:
         ) from None
 
 
-def _value(path: Path, line: int, cell: object, outcome: Outcome, notes: list[str]) -> float | None:
-    """Return the value of a row, None where it was not measured.
+def _value(
+    path: Path, line: int, cell: object, outcome: Outcome, notes: list[str], *, may_lack: bool = False
+) -> float | None:
+    """Return the value of a row, None where it was not measured; a kept row may lack it only where that is said.
 
     Raises:
         UsageError: If a kept row has no finite value, or a cell is no number at all.
     """
+    if may_lack and cell in (None, ""):
+        return None
     if outcome in (Outcome.CRASHED, Outcome.INVALID):
         return None  # tools write 0 here, or the value of a candidate that failed its checks
     if cell is None or (isinstance(cell, str) and cell.strip() in ("", "-")):
@@ -368,33 +395,53 @@ def _without_impossible_zeros(log: ExperimentLog) -> ExperimentLog:
 # Ours: JSON lines, CSV, ledger
 
 
-def _from_csv(path: Path, text: str) -> ExperimentLog:
+def _from_csv(path: Path, text: str, *, whole: bool) -> ExperimentLog:
     """Read `autoresearch export --format csv`."""
-    reader = csv.DictReader(io.StringIO(text, newline=""))
     notes: list[str] = []
-    rows = []
-    for record in reader:
-        line = reader.line_num
+    rows: list[LogRow] = []
+    for line, record in _csv_records(path, text):
         outcome = _outcome(path, line, record["outcome"] or "")
         if outcome is not None:
-            value = _value(path, line, record["value"], outcome, notes)
+            value = _value(path, line, record["value"], outcome, notes, may_lack=whole and not rows)
             label, description = record["number"] or "", record.get("hypothesis") or ""
-            rows.append(LogRow(line, label, outcome, value, description=description))
-    return ExperimentLog("csv (autoresearch export)", "", None, tuple(rows), _counted(notes))
+            rows.append(LogRow(line, label, outcome, value, description=description, record=record))
+    first = rows[0].record if rows else {}
+    return ExperimentLog(
+        "csv (autoresearch export)",
+        first.get("metric") or "",
+        direction_from_word(first.get("direction")),
+        tuple(rows),
+        _counted(notes),
+        unit=first.get("unit") or "",
+    )
 
 
-def _from_json_lines(path: Path, text: str, run: str | None) -> ExperimentLog:
+def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        try:
+            record = next(reader, None)
+        except csv.Error as error:
+            raise UsageError(f"{path}, line {reader.line_num}: this is no CSV: {error}.\nCorrect the line.") from error
+        if record is None:
+            return
+        if None in record:
+            raise UsageError(f"{path}, line {reader.line_num}: the row has more cells than the header.")
+        yield reader.line_num, record
+
+
+def _from_json_lines(path: Path, text: str, run: str | None, *, whole: bool) -> ExperimentLog:
     """Read pi's log or our own JSON lines, whichever the first record is."""
     records = list(_records(path, text))
     if any("outcome" in record and "number" in record for _, record in records):
-        return _from_our_lines(path, records, run)
+        return _from_our_lines(path, records, run, whole=whole)
     if any(record.get("type") == "config" or {"metric", "status"} <= set(record) for _, record in records):
-        return _from_pi(path, records, run)
+        return _without_impossible_zeros(_from_pi(path, records, run, whole=whole))
     raise _unknown(path, f"its first object has the keys {', '.join(list(records[0][1])[:8]) or 'none'}")
 
 
 def _records(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for line, content in enumerate(text.splitlines(), start=1):
+    for line, content in enumerate(_lines(text), start=1):
         if not content.strip():
             continue
         try:
@@ -406,7 +453,9 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield line, record
 
 
-def _from_pi(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]], run: str | None) -> ExperimentLog:
+def _from_pi(
+    path: Path, records: Sequence[tuple[int, Mapping[str, Any]]], run: str | None, *, whole: bool
+) -> ExperimentLog:
     """Read `autoresearch.jsonl`; every config line after results begins a new run, the last of which is meant."""
     parts: list[tuple[Mapping[str, Any], list[tuple[int, Mapping[str, Any]]]]] = []
     for line, record in records:
@@ -420,20 +469,26 @@ def _from_pi(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]], run: 
     parts = [part for part in parts if part[1]]
     config, lines = _chosen(path, parts, run)
     notes: list[str] = []
-    rows = []
+    rows: list[LogRow] = []
     for line, record in lines:
         outcome = _outcome(path, line, str(record["status"]))
-        if "metric" not in record and outcome is Outcome.KEPT:
+        may_lack = whole and not rows
+        if "metric" not in record and outcome is Outcome.KEPT and not may_lack:
             raise UsageError(f"{path}, line {line}: the key metric is missing.")
         if outcome is not None:
-            value = _value(path, line, record.get("metric"), outcome, notes)
-            label = str(record.get("run") or record.get("commit") or "")
-            rows.append(LogRow(line, label, outcome, value, description=str(record.get("description") or "")))
+            value = _value(path, line, record.get("metric"), outcome, notes, may_lack=may_lack)
+            label, description = (
+                str(record.get("run") or record.get("commit") or ""),
+                str(record.get("description") or ""),
+            )
+            rows.append(LogRow(line, label, outcome, value, description=description, record=record))
     metric = str(config.get("metricName") or config.get("metric_name") or "")
-    direction = _direction_word(config.get("bestDirection") or config.get("direction"))
+    direction = direction_from_word(config.get("bestDirection") or config.get("direction"))
     several = (f"The file holds {len(parts)} runs; --run N chooses another than the last.",) if len(parts) > 1 else ()
     notes_said = several if run is None else ()
-    return ExperimentLog("pi-autoresearch", metric, direction, tuple(rows), (*notes_said, *_counted(notes)))
+    unit = str(config.get("metricUnit") or "")
+    said = (*notes_said, *_counted(notes))
+    return ExperimentLog("pi-autoresearch", metric, direction, tuple(rows), said, unit=unit, header=config)
 
 
 def _chosen(
@@ -448,14 +503,17 @@ def _chosen(
     return parts[int(run) - 1]
 
 
-def _from_our_lines(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]], run: str | None) -> ExperimentLog:
+def _from_our_lines(
+    path: Path, records: Sequence[tuple[int, Mapping[str, Any]]], run: str | None, *, whole: bool
+) -> ExperimentLog:
     """Read `autoresearch export --format jsonl`."""
     ids = list(dict.fromkeys(str(record.get("run_id", "")) for _, record in records))
     wanted = ids[-1] if run is None else run
     if wanted not in ids:
         raise UsageError(f"{path} has no run {wanted!r}; it has {', '.join(ids)}.")
     notes: list[str] = []
-    rows, groups = [], []
+    rows: list[LogRow] = []
+    groups = []
     for line, record in records:
         if str(record.get("run_id", "")) != wanted:
             continue
@@ -463,13 +521,28 @@ def _from_our_lines(path: Path, records: Sequence[tuple[int, Mapping[str, Any]]]
         if outcome is None:
             continue
         measured = [_judged_value(path, line, m) for m in _judged(_measurements(path, line, record))]
-        value = _value(path, line, record.get("value"), outcome, notes)
+        value = _value(path, line, record.get("value"), outcome, notes, may_lack=whole and not rows)
         runs = max(1, len(measured))
         label, description = str(record.get("number", "")), str(record.get("hypothesis", ""))
-        rows.append(LogRow(line, label, outcome, value, runs, description))
+        rows.append(LogRow(line, label, outcome, value, runs, description, record))
         groups.append(tuple(measured))
-    replicates = tuple(group for group in groups if len(group) > 1)
-    return ExperimentLog("JSON lines (autoresearch export)", "", None, tuple(rows), _counted(notes), replicates)
+    header = _object(rows[0].record.get("run")) if rows else {}
+    metric = _object(header.get("metric"))
+    return ExperimentLog(
+        "JSON lines (autoresearch export)",
+        str(metric.get("name") or ""),
+        direction_from_word(metric.get("direction")),
+        tuple(rows),
+        _counted(notes),
+        tuple(group for group in groups if len(group) > 1),
+        noise=metric["noise"] if isinstance(metric.get("noise"), float) else None,
+        unit=str(metric.get("unit") or ""),
+        header=header,
+    )
+
+
+def _object(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
 
 
 def _measurements(path: Path, line: int, record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
