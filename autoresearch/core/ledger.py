@@ -63,7 +63,7 @@ __all__ = [
     "Totals",
 ]
 
-LEDGER_VERSION = "0004"
+LEDGER_VERSION = "0005"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
 
 IMPORT_ADAPTER = "import"
@@ -158,7 +158,8 @@ class Experiment(_Table, table=True):
 
     `outcome` is None while the experiment is in flight. `sequence` is given when it ends; it rises over the whole
     ledger, so that somebody who knows the last number they saw can ask for what came after. `effect` is positive where
-    the candidate was better.
+    the candidate was better. `lane` is empty where the adapter offers none; `family` is the number of treatments that
+    were begun together, and 0 in a lane until they are.
     """
 
     __table_args__ = (UniqueConstraint("run_id", "number"), UniqueConstraint("sequence"))
@@ -198,6 +199,8 @@ class Experiment(_Table, table=True):
     sandbox: str = ""
     repairs: int = 0
     log_tail: str = ""
+    lane: str = ""
+    family: int = 1
     started: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
     ended: datetime | None = Field(default=None, sa_type=UtcDateTime)
     sequence: int | None = None
@@ -268,6 +271,7 @@ class ProposalRow(_Table, table=True):
     tokens_out: int = 0
     seconds: float = 0.0
     model: str = ""
+    lane: str = ""
     created: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
 
 
@@ -590,6 +594,18 @@ class Ledger:
         query = select(Experiment).where(Experiment.run_id == run_id, col(Experiment.outcome).is_(None))
         with self._read() as transaction:
             return transaction.exec(query.order_by(col(Experiment.number).desc())).first()
+
+    def unfinished(self, run_id: str) -> list[Experiment]:
+        """Return the experiments of a run that have begun and not ended, by number; with lanes there are several."""
+        query = select(Experiment).where(Experiment.run_id == run_id, col(Experiment.outcome).is_(None))
+        with self._read() as transaction:
+            return list(transaction.exec(query.order_by(col(Experiment.number))))
+
+    def begin_test(self, experiment_ids: Sequence[int]) -> None:
+        """Write down, in one UPDATE, that these treatments begin together; a second call changes nothing."""
+        mine = (col(Experiment.id).in_(experiment_ids), Experiment.family == 0)
+        with self._write() as transaction:
+            transaction.execute(update(Experiment).where(*mine).values(family=len(experiment_ids)))
 
     def finished_after(self, run_id: str, sequence: int) -> list[tuple[Experiment, list[MeasurementRow]]]:
         """Return the experiments of a run that finished after a sequence number, in order, with their measurements.
