@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from autoresearch.adapters.marketing.brand import banned_words
 from autoresearch.adapters.marketing.facts import read_facts
 from autoresearch.adapters.marketing.limits import slot_of
-from autoresearch.adapters.marketing.render import slots_in
+from autoresearch.adapters.marketing.render import texts_in
 from autoresearch.core import Direction
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _metric(metric: PrimaryMetric) -> str:
 
 
 def _slots(campaign: Campaign) -> Iterator[str]:
-    for name in slots_in(campaign):
+    for name in texts_in(campaign):
         slot = slot_of(campaign, name)
         if slot is None:
             yield f"- {name}"

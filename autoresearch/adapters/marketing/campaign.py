@@ -1,6 +1,6 @@
 """A campaign folder: what `campaign.toml` may say, and where the other files lie.
 
-    campaign.toml   goal, metric, guardrails, traffic, sender, slots with their limits
+    campaign.toml   goal, metric, guardrails, traffic, sender, slots with their limits, surfaces (surfaces.py)
     copy.toml       the artifact: the texts that may change (wording.py)
     template/       where those texts go (render.py)
     facts.md        what may be claimed
@@ -15,11 +15,12 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from autoresearch.adapters.marketing import wording
+from autoresearch.adapters.marketing.surfaces import PAGE, PAGE_TEMPLATE, Surface, rule_fault, rule_of
 from autoresearch.core import Direction, MetricKind, UsageError
 
 CAMPAIGN_NAME = "campaign.toml"
@@ -31,6 +32,12 @@ TEMPLATE_FOLDER = "template"
 KINDS = ("page", "email", "ad")
 SOURCES = ("simulated", "site", "api", "email", "counts", "replay")
 PLATFORMS = ("search", "social")
+
+SERVING = ("simulated", "site", "api")
+"""Sources that can run several arms and several surfaces at once: what people see is decided here, visit by visit."""
+
+MOST_ARMS = 8
+"""Candidates that may share one control. Each gets less of the traffic, and has to win by more."""
 
 Keys = Mapping[str, type | tuple[type, ...]]
 """Names that a table may hold, with the types that each may have."""
@@ -120,6 +127,7 @@ class Traffic:
         whole_weeks: Tests end with whole weeks, since weekdays differ.
         maturity_days: Days that a unit is given to convert before it counts.
         max_weeks: Weeks after which a test without a verdict is inconclusive.
+        arms: Candidates that are tested at once on a surface, all against one control.
     """
 
     source: str = "simulated"
@@ -129,6 +137,7 @@ class Traffic:
     whole_weeks: bool = True
     maturity_days: float = 1.0
     max_weeks: int = 8
+    arms: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,8 @@ class Campaign:
         traffic: Who sees it.
         sender: Who speaks.
         slots: Slots by name, in the order of `campaign.toml`.
+        surfaces: What is tested at the same time, in that order; none: the whole copy is one surface.
+        page_template: The page's file among the templates; another one for another page, see `at`.
         language: Language of the copy as a BCP 47 tag.
         platform: `search` or `social`, for ads.
         links: Further hosts that a slot's text may name.
@@ -185,6 +196,8 @@ class Campaign:
     traffic: Traffic = field(default_factory=Traffic)
     sender: Sender = field(default_factory=Sender)
     slots: Mapping[str, Slot] = field(default_factory=dict)
+    surfaces: tuple[Surface, ...] = ()
+    page_template: str = PAGE_TEMPLATE
     language: str = "en"
     platform: str = "search"
     links: tuple[str, ...] = ()
@@ -207,6 +220,16 @@ class Campaign:
         """`copy.toml` of the folder: the baseline."""
         return self.folder / COPY_NAME
 
+    @property
+    def pages(self) -> Mapping[str, str]:
+        """Template by page: `page` is what lies at `/`, the others are named by their surfaces."""
+        others = {one.name: one.template for one in self.surfaces if one.path not in ("", "/")}
+        return {PAGE: PAGE_TEMPLATE, **others}
+
+    def at(self, page: str) -> Campaign:
+        """Return the campaign as it is at one of its `pages`: what is rendered and checked is that page."""
+        return replace(self, page_template=self.pages[page])
+
     @classmethod
     def load(cls, folder: Path) -> Campaign:
         """Read the campaign in `folder`.
@@ -219,6 +242,15 @@ class Campaign:
         top = typed_table(path, "", {name: value for name, value in tables.items() if name not in _TABLES}, _TOP)
         kind = _one_of(path, "kind", _required(path, "", top, "kind"), KINDS)
         platform = _one_of(path, "platform", top.get("platform", "search"), PLATFORMS)
+        slots = _slots(path, _table(path, tables, "slots"))
+        traffic = _traffic(path, _table(path, tables, "traffic"))
+        surfaces = _surfaces(path, _table(path, tables, "surfaces"), kind, slots)
+        if (surfaces or traffic.arms > 1) and traffic.source not in SERVING:
+            raise UsageError(
+                f"{path}: {'[surfaces]' if surfaces else '[traffic] arms'} asks for tests that share people, and the "
+                f"source {traffic.source} runs one test of one candidate at a time.\nTake "
+                f"{'these tables' if surfaces else 'the line'} out, or choose one of {', '.join(SERVING)}."
+            )
         return cls(
             folder=folder,
             name=_required(path, "", top, "name"),
@@ -226,9 +258,10 @@ class Campaign:
             goal=_goal(path, _table(path, tables, "goal")),
             metric=_metric(path, _table(path, tables, "metric")),
             guardrails=_guardrails(path, _table(path, tables, "guardrails")),
-            traffic=_traffic(path, _table(path, tables, "traffic")),
+            traffic=traffic,
             sender=Sender(**typed_table(path, "sender", _table(path, tables, "sender"), _texts(Sender))),
-            slots=_slots(path, _table(path, tables, "slots")),
+            slots=slots,
+            surfaces=surfaces,
             language=top.get("language", "en"),
             platform=platform,
             links=_text_list(path, "links", top.get("links", [])),
@@ -238,7 +271,7 @@ class Campaign:
         )
 
 
-_TABLES = frozenset({"goal", "metric", "guardrails", "traffic", "sender", "slots", *SOURCES})
+_TABLES = frozenset({"goal", "metric", "guardrails", "traffic", "sender", "slots", "surfaces", *SOURCES})
 _NUMBER = (int, float)
 _TOP: Keys = {"name": str, "kind": str, "language": str, "platform": str, "links": list}
 _METRIC: Keys = {"name": str, "kind": str, "direction": str, "min_effect": _NUMBER, "unit": str}
@@ -252,7 +285,9 @@ _TRAFFIC: Keys = {
     "whole_weeks": bool,
     "maturity_days": _NUMBER,
     "max_weeks": int,
+    "arms": int,
 }
+_SURFACE: Keys = {"slots": list, "path": str, "template": str, "audience": dict, "reach": _NUMBER}
 
 
 def typed_table(path: Path, name: str, table: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -311,7 +346,14 @@ def _place(table: str, key: str) -> str:
     return f"[{table}] {key}" if table else key
 
 
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+_WORDS = {
+    dict: "a table",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+}
 
 
 def _in_words(types: type | tuple[type, ...]) -> str:
@@ -409,6 +451,8 @@ def _traffic(path: Path, table: Mapping[str, Any]) -> Traffic:
         given["maturity_days"] = float(_within(path, "[traffic] maturity_days", given["maturity_days"], 0, 365))
     if "max_weeks" in given:
         _within(path, "[traffic] max_weeks", given["max_weeks"], 1, 520)
+    if "arms" in given:
+        _within(path, "[traffic] arms", given["arms"], 1, MOST_ARMS)
     return Traffic(**given)
 
 
@@ -425,3 +469,101 @@ def _slots(path: Path, table: Mapping[str, Any]) -> dict[str, Slot]:
                 _within(path, f"[slots.{name}] {key}", given[key], 1, high)
         slots[name] = Slot(name, **given)
     return slots
+
+
+def _surfaces(path: Path, table: Mapping[str, Any], kind: str, slots: Mapping[str, Slot]) -> tuple[Surface, ...]:
+    audiences = sum("audience" in row for row in table.values() if isinstance(row, dict))
+    found = tuple(_surface(path, name, _table(path, table, name), slots, audiences) for name in table)
+    if kind != "page" and any(one.path for one in found):
+        raise UsageError(
+            f"{path}: a surface with a path is a page, and a campaign of kind {kind} has none.\nTake it out."
+        )
+    _refuse_twins(path, found)
+    reached = sum(one.reach for one in found if one.audience)
+    if reached > 1.0 + 1e-9:
+        raise UsageError(
+            f"{path}: the audiences reach {reached:.0%} of the people together, and nobody is in two.\n"
+            "Correct reach in [surfaces]."
+        )
+    return found
+
+
+def _surface(path: Path, name: str, table: Mapping[str, Any], slots: Mapping[str, Slot], audiences: int) -> Surface:
+    place = f"surfaces.{name}"
+    given = typed_table(path, place, table, _SURFACE)
+    if not wording.is_name(name):
+        raise UsageError(f"{path}: {name!r} cannot name a surface.\n{wording.NAME_RULE}")
+    chosen = _text_list(path, f"[{place}] slots", given.get("slots", []))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise UsageError(f"{path}: [{place}] slots must list, each once, the slots that its candidates may change.")
+    unknown = [slot for slot in chosen if slot not in slots]
+    if unknown:
+        raise UsageError(
+            f"{path}: [{place}] slots has {', '.join(unknown)}, and there is no [slots.{unknown[0]}]. There are "
+            f"{', '.join(slots)}.\nCorrect the name, or say its max_chars there."
+        )
+    if "audience" in given:
+        _check_audience(path, place, given)
+    elif "path" in given or "template" in given:
+        _check_page(path, place, name, given)
+    usual = 1.0 / (audiences + 1) if "audience" in given else 0.5 if given.get("path", "/") != "/" else 1.0
+    reach = float(_within(path, f"[{place}] reach", given.get("reach", usual), 0, 1, above=True))
+    return Surface(name, chosen, given.get("path", ""), given.get("template", ""), given.get("audience", {}), reach)
+
+
+def _check_audience(path: Path, place: str, given: dict[str, Any]) -> None:
+    """Refuse an audience that nobody can tell, and put its values into tuples."""
+    if "path" in given or "template" in given:
+        raise UsageError(
+            f"{path}: [{place}] is a page and an audience at once, and each is a surface of its own.\n"
+            "Make two tables of it."
+        )
+    fault = rule_fault(given["audience"])
+    if fault is not None:
+        raise UsageError(
+            f"{path}: the audience of [{place}] {fault}.\n"
+            'Name query parameters or accept_language: audience = { utm_source = "newsletter" }'
+        )
+    given["audience"] = rule_of(given["audience"])
+
+
+def _check_page(path: Path, place: str, name: str, given: dict[str, Any]) -> None:
+    """Refuse a page that cannot be served, and fill in the template of `/`."""
+    at = given.get("path", "")
+    if not _PATH.fullmatch(at) or at.split("/")[1] in _OWN_PATHS:
+        raise UsageError(
+            f"{path}: [{place}] path must be a path of the site that the server does not need itself (/pricing), not "
+            f"{at!r}.\nCorrect the value."
+        )
+    if (at == "/") != (given.setdefault("template", PAGE_TEMPLATE if at == "/" else "") == PAGE_TEMPLATE):
+        raise UsageError(
+            f"{path}: [{place}] {PAGE_TEMPLATE} is the page at /, and no other.\nCorrect path or template."
+        )
+    if at != "/" and name == PAGE:
+        raise UsageError(f"{path}: [{place}] bears the name of what lies at /.\nGive it another one.")
+    if not given["template"] or not (path.parent / TEMPLATE_FOLDER / given["template"]).is_file():
+        raise UsageError(
+            f"{path}: [{place}] template {given['template']!r} is missing in {TEMPLATE_FOLDER}/.\n"
+            "Write the page there, and name its file."
+        )
+
+
+_PATH = re.compile(r"(/|(/[A-Za-z0-9][A-Za-z0-9_.-]*)+)")
+_OWN_PATHS = frozenset(
+    {"convert", "go", "assign", "events", "webhooks", "unsubscribe", "snippet.js", "healthz", "robots.txt"}
+)
+
+
+def _refuse_twins(path: Path, found: Sequence[Surface]) -> None:
+    """Refuse two pages at one path, and two surfaces of slots that may change the same one."""
+    owners: dict[str, str] = {}
+    for one in found:
+        # Pages may show what others change too, each on people of its own; two surfaces of slots would be one.
+        marks = [one.path] if one.path else [] if one.audience else one.slots
+        for mark in marks:
+            if mark in owners:
+                raise UsageError(
+                    f"{path}: [surfaces.{owners[mark]}] and [surfaces.{one.name}] both have {mark}.\n"
+                    "Leave it to one of them."
+                )
+            owners[mark] = one.name

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from autoresearch.adapters.marketing.brand import banned_in
 from autoresearch.adapters.marketing.facts import read_facts, unsupported
 from autoresearch.adapters.marketing.limits import HARD_PLATFORMS, NUMBERS, PLATFORM_LIMITS, length, slot_of
-from autoresearch.adapters.marketing.render import TemplateFault, parts_of, preview_context, render, slots_in
+from autoresearch.adapters.marketing.render import TemplateFault, parts_of, preview_context, render, slots_in, texts_in
 from autoresearch.adapters.marketing.structure import Structure, read_structure
+from autoresearch.adapters.marketing.surfaces import PAGE
 from autoresearch.adapters.marketing.unsafe import host_of, hosts_in, unsafe_parts
 from autoresearch.adapters.marketing.wording import Copy, category_of
 
@@ -60,8 +61,10 @@ def refusals(campaign: Campaign, copy: Copy) -> tuple[str, ...]:
         return faults
     found = [*_slot_faults(campaign, copy)]
     # Without its slots a template cannot be filled; that has been said.
-    if not any(name not in copy.slots for name in slots_in(campaign)):
-        found += _rendered_faults(campaign, copy)
+    if not any(name not in copy.slots for name in texts_in(campaign)):
+        for page in _pages(campaign):
+            for audience in ("", *(one.name for one in campaign.surfaces if one.audience)):
+                found += _rendered_faults(page, copy.seen_by(audience))
     return tuple(dict.fromkeys(found))
 
 
@@ -71,19 +74,40 @@ def campaign_faults(campaign: Campaign) -> tuple[str, ...]:
     A run should not begin while there are any: every candidate would be refused for them.
     """
     try:
-        asked = slots_in(campaign)
-        found = [*_limit_faults(campaign, asked)]
-        marked = render(campaign, _marked(asked))
+        found = [*_limit_faults(campaign, texts_in(campaign)), *_surface_faults(campaign)]
+        for page in _pages(campaign):
+            found += _page_faults(page)
     except TemplateFault as fault:
         return (" ".join(str(fault).split("\n")),)
-    if not asked:
-        found.append(f"{campaign.template} asks for no slot. Put {{{{ slot.NAME }}}} where a text may change.")
-    if campaign.kind == "ad":
-        found += _number_faults(campaign, asked)
-    found += _template_faults(campaign, marked)
-    if campaign.kind == "email":
-        found += mail_faults(campaign, marked, preview_context(campaign).unsubscribe_url)
     return tuple(dict.fromkeys(found))
+
+
+def _pages(campaign: Campaign) -> list[Campaign]:
+    """Return the campaign as it is at each of its pages; what is no page is one alone."""
+    return [campaign.at(page) for page in campaign.pages] if campaign.kind == "page" else [campaign]
+
+
+def _page_faults(campaign: Campaign) -> Iterator[str]:
+    asked = slots_in(campaign)
+    marked = render(campaign, _marked(asked))
+    if not asked:
+        yield f"{campaign.template} asks for no slot. Put {{{{ slot.NAME }}}} where a text may change."
+    if campaign.kind == "ad":
+        yield from _number_faults(campaign, asked)
+    yield from _template_faults(campaign, marked)
+    if campaign.kind == "email":
+        yield from mail_faults(campaign, marked, preview_context(campaign).unsubscribe_url)
+
+
+def _surface_faults(campaign: Campaign) -> Iterator[str]:
+    for one in campaign.surfaces:
+        if one.path:
+            at = campaign.at(one.name if one.path != "/" else PAGE)
+            for slot in set(one.slots) - set(slots_in(at)):
+                yield (
+                    f"{campaign.path}: [surfaces.{one.name}] may change {slot}, and {one.template} does not show it. "
+                    f"Put {{{{ slot.{slot} }}}} there, or take it out."
+                )
 
 
 def option_faults(campaign: Campaign, copy: Copy) -> tuple[str, ...]:
@@ -159,9 +183,15 @@ def _mail_warnings(copy: Copy) -> Iterator[str]:
 
 
 def _slot_faults(campaign: Campaign, copy: Copy) -> Iterator[str]:
-    asked = slots_in(campaign)
+    asked = texts_in(campaign)
     for name in asked:
-        if name not in copy.slots:
+        if name not in copy.slots and "." in name:
+            audience, _, slot = name.partition(".")
+            yield (
+                f"{name}: [surfaces.{audience}] is an audience with a text of its own here, and copy.toml has none. Add "
+                f"it to [slots]; it may say at first what {slot} says."
+            )
+        elif name not in copy.slots:
             yield f"{name}: the template asks for this slot and copy.toml has no text for it. Add it to [slots]."
     for name, text in copy.slots.items():
         if name in asked:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from autoresearch.adapters.marketing.campaign import Slot
-from autoresearch.adapters.marketing.wording import category_of
+from autoresearch.adapters.marketing.wording import category_of, slot_name
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
@@ -34,8 +34,8 @@ HARD_PLATFORMS = frozenset({"search"})
 
 
 def slot_of(campaign: Campaign, name: str) -> Slot | None:
-    """Return a slot with its limits, for ads the platform's where campaign.toml has none; None where nobody says."""
-    own = campaign.slots.get(name)
+    """Return the slot of a text with its limits, for ads the platform's where campaign.toml has none; None where nobody says."""
+    own = campaign.slots.get(slot_name(name))
     if own is not None or campaign.kind != "ad":
         return own
     most = PLATFORM_LIMITS[campaign.platform].get(category_of(name))

@@ -102,14 +102,14 @@ def render(campaign: Campaign, copy: Copy, *, context: Context | None = None) ->
 
     Args:
         campaign: Where the templates lie.
-        copy: Texts of the slots.
+        copy: Texts of the slots; for one audience, what `Copy.seen_by` returns.
         context: Addresses of this rendering; None: those of a preview.
 
     Raises:
         TemplateFault: If a template is missing or broken, or asks for a slot that the copy lacks.
         EnvironmentNotReadyError: If Jinja2 is not installed.
     """
-    values = _values(campaign, copy.slots, context or preview_context(campaign))
+    values = _values(campaign, copy.seen_by().slots, context or preview_context(campaign))
     parts = {part: _fill(campaign.template, name, values) for part, name in parts_of(campaign).items()}
     if "subject" in parts:
         # A header is one line; the template's own line end is no part of it.
@@ -121,7 +121,7 @@ def parts_of(campaign: Campaign) -> dict[str, str]:
     """Return file name by part of the campaign's templates, optional ones only where they are there."""
     optional = OPTIONAL_PARTS[campaign.kind].items()
     return {
-        **PARTS[campaign.kind],
+        **(PARTS[campaign.kind] if campaign.kind != "page" else {"html": campaign.page_template}),
         **{part: name for part, name in optional if (campaign.template / name).is_file()},
     }
 
@@ -136,6 +136,17 @@ def slots_in(campaign: Campaign) -> tuple[str, ...]:
     for name in parts_of(campaign).values():
         names.update(dict.fromkeys(_slots_of(campaign.template, name, set())))
     return tuple(names)
+
+
+def texts_in(campaign: Campaign) -> tuple[str, ...]:
+    """Return the names that copy.toml must have: the slots of all pages, then the texts of the audiences.
+
+    Raises:
+        TemplateFault: If a template is missing or does not parse.
+    """
+    pages = [campaign.at(page) for page in campaign.pages] if campaign.kind == "page" else [campaign]
+    audiences = (one.keys for one in campaign.surfaces if one.audience)
+    return tuple(dict.fromkeys(name for names in (*map(slots_in, pages), *audiences) for name in names))
 
 
 def paragraphs(text: str) -> list[str]:

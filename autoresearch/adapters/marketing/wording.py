@@ -26,6 +26,8 @@ class Copy:
     Attributes:
         slots: Text by slot.
         options: Texts that the offline search may choose from, by slot.
+
+    A text for one audience has the name `AUDIENCE.slot`, see surfaces.py.
     """
 
     slots: Mapping[str, str]
@@ -70,10 +72,27 @@ class Copy:
         """Return this copy with another text in one slot."""
         return Copy({**self.slots, name: text}, self.options)
 
+    def seen_by(self, audience: str = "") -> Copy:
+        """Return the texts that an audience sees: its own, `AUDIENCE.slot`, in the place of everybody's."""
+        shown = {name: text for name, text in self.slots.items() if "." not in name}
+        own = f"{audience}."
+        shown |= {name.removeprefix(own): text for name, text in self.slots.items() if name.startswith(own)}
+        return Copy(shown, self.options) if shown != self.slots else self
+
 
 def is_name(name: str) -> bool:
     """Say whether a slot can have this name."""
     return re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) is not None
+
+
+def is_key(name: str) -> bool:
+    """Say whether copy.toml may have a text of this name: a slot's, or `AUDIENCE.slot`."""
+    return name.count(".") <= 1 and all(map(is_name, name.split(".")))
+
+
+def slot_name(key: str) -> str:
+    """Return the slot that a text of copy.toml belongs to: `headline` for `headline` and `AUDIENCE.headline`."""
+    return key.rpartition(".")[2]
 
 
 def changed_slots(before: Copy, after: Copy) -> tuple[str, ...]:
@@ -91,13 +110,21 @@ def set_slots(text: str, slots: Mapping[str, str]) -> str:
     """
     Copy.load(text)
     document = _document(text)
-    table: Any = document["slots"]
     for name, slot in slots.items():
-        if name not in table:
-            raise KeyError(name)
-        if table[name] != slot:
-            table[name] = _literal(slot)
+        table, key = _place(document["slots"], name)
+        if table[key] != slot:
+            table[key] = _literal(slot)
     return document.as_string()
+
+
+def _place(table: Any, name: str) -> tuple[Any, str]:
+    """Return the TOML table and the key where a text stands. Raises KeyError if it is not there."""
+    if name in table:
+        return table, name
+    audience, _, slot = name.partition(".")
+    if not slot or slot not in table.get(audience, {}):
+        raise KeyError(name)
+    return table[audience], slot
 
 
 def knobs(artifact: Artifact) -> Sequence[Knob]:
@@ -113,15 +140,20 @@ def knobs(artifact: Artifact) -> Sequence[Knob]:
         return ()
     table: Any = _document(text).get("slots", {})
     return tuple(
-        Knob(f"slots.{name}", COPY_NAME, category=category_of(name), choices=_choices(table[name], texts))
+        Knob(f"slots.{name}", COPY_NAME, category=category_of(name), choices=_choices(_literal_at(table, name), texts))
         for name, texts in copy.options.items()
         if set(texts) - {copy.slots[name]}
     )
 
 
+def _literal_at(table: Any, name: str) -> Any:
+    holder, key = _place(table, name)
+    return holder[key]
+
+
 def category_of(slot: str) -> str:
     """Return the kind of idea that changing a slot is: its name without a number (`bullet_2` is `bullet`)."""
-    return re.sub(r"_?\d+$", "", slot)
+    return re.sub(r"_?\d+$", "", slot_name(slot))
 
 
 def _choices(present: Any, texts: Sequence[str]) -> tuple[str, ...]:
@@ -142,11 +174,20 @@ def _document(text: str) -> TOMLDocument:
     return tomlkit.parse(text)
 
 
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield names and values; `ads.headline = ...` without quotes is a table to TOML, and the same to us."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
+        else:
+            yield name, value
+
+
 def _slots(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
     if not table:
         raise CandidateError(f"{place} has no [slots]. List a text for every slot of the template there.")
-    for name, text in table.items():
-        if not is_name(name):
+    for name, text in _flat(table):
+        if not is_key(name):
             raise CandidateError(f"{place}: {name!r} cannot name a slot. {NAME_RULE}")
         if not isinstance(text, str):
             raise CandidateError(f"{place}: [slots] {name} must be a text, not {text!r}. Put it in quotes.")
@@ -154,7 +195,7 @@ def _slots(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
 
 
 def _options(table: Mapping[str, Any], slots: Mapping[str, str], place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name, texts in table.items():
+    for name, texts in _flat(table):
         if name not in slots:
             raise CandidateError(f"{place}: [options] {name} belongs to no slot. There are {', '.join(slots)}.")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

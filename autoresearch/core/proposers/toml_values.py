@@ -55,11 +55,8 @@ def _find(document: Any, name: str, text: str) -> TomlValue | None:
     import tomlkit
     from tomlkit.items import Bool, Float, Integer, String, Trivia
 
-    *tables, key = name.split(".")
-    table: Any = document
-    for part in tables:
-        table = table.get(part) if isinstance(table, dict) else None
-    if not isinstance(table, dict) or key not in table:
+    table, key = _holder(document, name)
+    if table is None:
         return None
     item = table.get(key)
     if isinstance(item, bool):  # the one kind that tomlkit hands out without its literal
@@ -75,6 +72,16 @@ def _find(document: Any, name: str, text: str) -> TomlValue | None:
         return None
     start = len(text[:at].encode())
     return TomlValue(source, _number(item.unwrap(), source), start, start + len(source.encode()))
+
+
+def _holder(table: Any, name: str) -> tuple[Any, str]:
+    """Return the table that a dotted name stands in, and its key there, which may itself have dots in quotes."""
+    if not isinstance(table, dict):
+        return None, name
+    if name in table:
+        return table, name
+    first, _, rest = name.partition(".")
+    return _holder(table.get(first), rest) if rest else (None, name)
 
 
 def _number(value: object, source: str) -> int | float | None:
