@@ -51,6 +51,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "approve": BuiltIn("steer:approve", "Let a waiting experiment be measured."),
     "reject": BuiltIn("steer:reject", "Refuse a waiting experiment."),
     "note": BuiltIn("steer:note", "Tell the proposer something while the run goes on."),
+    "mcp": BuiltIn("mcp:mcp", "Serve a workspace to a coding agent (MCP)."),
     "adapter": BuiltIn("adapter:app", "Write an adapter of your own, or check one."),
     "adapters": BuiltIn("adapters:adapters", "List the installed adapters and whether they work."),
     "doctor": BuiltIn("doctor:doctor", "Check this machine and say what to do."),
