@@ -95,6 +95,8 @@ class Evidence:
         history: Earlier experiments of the run, oldest first, the baseline at the head.
         block: Which unbroken stretch of measuring this experiment belongs to. A new session begins a new one: the
             machine may have changed in between.
+        family: How many treatments were begun together against this one control, those given up included. A policy with
+            error rates shares them among so many.
     """
 
     metric: Metric
@@ -102,6 +104,7 @@ class Evidence:
     noise: Noise | None = None
     history: tuple[PastEvidence, ...] = ()
     block: int = 0
+    family: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ class RacePolicy:
     """Keeps what is shown to be better, reverts what is shown not to be better by `min_effect`.
 
     Args:
-        alpha: Chance of keeping a treatment that is not better, at most.
+        alpha: Chance of keeping a treatment that is not better, at most. Treatments that were begun together against
+            one control share it: each of K is kept at an e-value of K/alpha, and its lower bound is at alpha/K.
         beta: Chance of reverting one that is better by `min_effect` or more, at most; 0 never reverts for being small.
         min_effect: Smallest improvement worth having: relative for proportions and means, in the unit for values. None:
             the metric's.
@@ -134,12 +135,12 @@ class RacePolicy:
         """
         if evidence.looks[-1].treatment.n == 0:
             return Verdict(Decision.CONTINUE, "The candidate has not been measured yet.")
-        judgement = judge(self._family(evidence), self._alpha, self._beta)
+        judgement = judge(self._family(evidence), self._level(evidence), self._beta)
         bounds = (judgement.low, judgement.high)
         out_of_looks = judgement.decision is Decision.CONTINUE and self._is_last(evidence)
         return Verdict(
             Decision.REVERT if out_of_looks else judgement.decision,
-            self._reason(judgement, evidence.metric, out_of_looks),
+            self._reason(judgement, evidence, out_of_looks),
             judgement.effect,
             bounds if all(map(math.isfinite, bounds)) else None,
             e_win=judgement.e_win,
@@ -157,11 +158,15 @@ class RacePolicy:
             return self.decide(evidence)
         race = self._value_race(evidence, evidence.looks[-1:])
         measure = _next_arms(evidence)
-        if race.log_win[-1] >= log_level(self._alpha):
+        if race.log_win[-1] >= log_level(self._level(evidence)):
             return Verdict(Decision.KEEP, "", measure=measure)
         lost = race.log_lose[-1] >= log_level(self._beta)
         over = lost or self._is_last(evidence)
         return Verdict(Decision.REVERT if over else Decision.CONTINUE, "", inconclusive=not lost, measure=measure)
+
+    def _level(self, evidence: Evidence) -> float:
+        """Return the share of alpha that one treatment of a family has (e-Bonferroni)."""
+        return self._alpha / evidence.family
 
     def _is_last(self, evidence: Evidence) -> bool:
         return len(evidence.looks) >= self._looks(evidence.metric)
@@ -222,13 +227,16 @@ class RacePolicy:
         calibration = _calibration(noise, metric)
         return ValueRace([_statistic(look, metric.direction, calibration) for look in looks], min_effect, d)
 
-    def _reason(self, judgement: Judgement, metric: Metric, out_of_looks: bool) -> str:
+    def _reason(self, judgement: Judgement, evidence: Evidence, out_of_looks: bool) -> str:
         """Return one plain sentence for the ledger."""
+        metric = evidence.metric
         smallest = f"{self._smallest(metric):g} {metric.unit}".rstrip()
         if metric.kind is not MetricKind.VALUE:
             smallest = f"{self._smallest(metric):.3g} relative"
         label = " (asymptotic)" if metric.kind is MetricKind.MEAN else ""
-        values = f"e-values{label}: win {judgement.e_win:.3g} of {1 / self._alpha:.3g}"
+        values = f"e-values{label}: win {judgement.e_win:.3g} of {1 / self._level(evidence):.3g}"
+        if evidence.family > 1:
+            values += f" as one of {evidence.family} treatments"
         if self._beta:
             values += f", lose {judgement.e_lose:.3g} of {1 / self._beta:.3g}"
         if out_of_looks:
