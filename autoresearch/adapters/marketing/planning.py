@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoresearch.adapters.marketing.fixed import NullVariance, sample_size
-from autoresearch.core import MetricKind, UsageError
+from autoresearch.core import ArmTotals, MetricKind, UsageError
 from autoresearch.core.decision import race_bernoulli
-from autoresearch.core.decision.arms import RatePrior, plan_finite_list
+from autoresearch.core.decision.arms import RatePrior, learned_prior, plan_finite_list
 from autoresearch.core.decision.race import check_rates, first_crossing
 from autoresearch.core.decision.race_bernoulli import Counts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from autoresearch.adapters.marketing.campaign import Campaign
 
 ORIGINAL_PACE = 36_500
@@ -392,8 +394,42 @@ def describe(plan: Plan) -> str:
     return "\n".join(lines if reason is None else [*lines, "", f"Hopeless: {reason}"]) + "\n"
 
 
-def describe_list(people: int, prior: RatePrior) -> str:
+def list_prior(folder: Path, baseline: float | None, spread: float | None) -> tuple[RatePrior, str]:
+    """Return what is known of variants' rates, and where from: the campaign's finished tests, or what is stated.
+
+    Args:
+        folder: The campaign folder.
+        baseline: Stated usual rate; None: that of the tests.
+        spread: Stated standard deviation of variants' true rates; None: that of the tests.
+
+    Raises:
+        UsageError: If neither says it.
+    """
+    from autoresearch.adapters.marketing.resonance import tests_of
+
+    try:
+        if baseline is not None and spread is not None:
+            return RatePrior(baseline, spread), "what is stated"
+        past = [arm for test in tests_of(folder, archive=False) for arm in test.arms]
+        learned = learned_prior([ArmTotals("arm", arm.n, arm.conversions, arm.conversions) for arm in past])
+        prior = RatePrior(learned.mean if baseline is None else baseline, learned.sd if spread is None else spread)
+    except ValueError as error:
+        raise UsageError(
+            f"{error}\nState both: [traffic] baseline and [email] spread in campaign.toml, or with the command "
+            "autoresearch marketing plan --list 100000 --baseline 0.05 --spread 0.005"
+        ) from error
+    tests = f"{len(past):,} arms of earlier tests"
+    stated = "the stated baseline" if baseline is not None else "the stated spread" if spread is not None else ""
+    return prior, f"{stated} and {tests}" if stated else tests
+
+
+def describe_list(people: int, prior: RatePrior, learned: str = "") -> str:
     """Return how to spend a list that ends, in words: whom to test on, and what that is expected to bring.
+
+    Args:
+        people: Length of the list.
+        prior: What rates of variants are usually like.
+        learned: Where that comes from; empty where it goes without saying.
 
     Raises:
         ValueError: If the list is too short to compare anything.
@@ -401,7 +437,8 @@ def describe_list(people: int, prior: RatePrior) -> str:
     made = plan_finite_list(people, prior)
     gain, best = made.expected_rate - made.untested_rate, made.perfect_rate - made.untested_rate
     return (
-        f"A list of {people:,}, rates of variants around {prior.mean:.3%} with a spread of {prior.sd:.3%}:\n"
+        f"A list of {people:,}, rates of variants around {prior.mean:.3%} with a spread of {prior.sd:.3%}"
+        f"{f', from {learned}' if learned else ''}:\n"
         f"  test on {made.per_arm:,} per arm, then send the better-looking one to the other {made.rolled:,}\n"
         f"  expected over the whole list: {made.expected_rate:.3%}, which is {gain * people:,.0f} conversions more "
         f"than one variant untested,\n  and {gain / best:.0%} of what knowing the better one beforehand would bring\n"

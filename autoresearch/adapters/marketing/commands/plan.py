@@ -12,7 +12,6 @@ from autoresearch.adapters.marketing.commands.place import CampaignOption, folde
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.planning import Setting
-    from autoresearch.core.decision.arms import RatePrior
 
 
 def plan(
@@ -45,34 +44,12 @@ def plan(
 def _plan_list(folder: Path, people: int, baseline: float | None, spread: float | None, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from autoresearch.adapters.marketing.planning import describe_list
+    from autoresearch.adapters.marketing.planning import describe_list, list_prior
     from autoresearch.core.decision.arms import plan_finite_list
 
-    prior = _prior(folder, baseline, spread)
-    found = {"people": people, "prior": asdict(prior), **asdict(plan_finite_list(people, prior))}
-    typer.echo(json.dumps(found, indent=2) if as_json else describe_list(people, prior), nl=as_json)
-
-
-def _prior(folder: Path, baseline: float | None, spread: float | None) -> RatePrior:
-    """Return what is known of variants' rates: what was given, then the campaign's finished tests.
-
-    Raises:
-        UsageError: If neither says it.
-    """
-    from autoresearch.adapters.marketing.resonance import tests_of
-    from autoresearch.core import ArmTotals, UsageError
-    from autoresearch.core.decision.arms import RatePrior, learned_prior
-
-    try:
-        if baseline is not None and spread is not None:
-            return RatePrior(baseline, spread)
-        past = [arm for test in tests_of(folder, archive=False) for arm in test.arms]
-        learned = learned_prior([ArmTotals("arm", arm.n, arm.conversions, arm.conversions) for arm in past])
-        return RatePrior(learned.mean if baseline is None else baseline, learned.sd if spread is None else spread)
-    except ValueError as error:
-        raise UsageError(
-            f"{error}\nGive both: autoresearch marketing plan --list 100000 --baseline 0.05 --spread 0.005"
-        ) from error
+    prior, learned = list_prior(folder, baseline, spread)
+    found = {"people": people, "prior": asdict(prior), "from": learned, **asdict(plan_finite_list(people, prior))}
+    typer.echo(json.dumps(found, indent=2) if as_json else describe_list(people, prior, learned), nl=as_json)
 
 
 def _setting(

@@ -21,7 +21,7 @@ def send(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show the mails' HTML too.")] = False,
 ) -> None:
-    """Say who would get which mail of the live test, and with --send write to them."""
+    """Say who would get which mail of the live test, or which was chosen for the rest; with --send write to them."""
     from autoresearch.adapters.marketing.campaign import Campaign
     from autoresearch.adapters.marketing.email.journal import Journal
     from autoresearch.adapters.marketing.email.send import Mailing
@@ -46,8 +46,11 @@ def send(
 
 def _described(mailing: Mailing, plan: Plan) -> str:
     arms = ", ".join(f"{arm} {n:,}" for arm, n in plan.by_arm.items())
+    rolled = plan.test.ended is not None
+    what = f"The rest of the list of test {plan.test.id}" if rolled else f"Test {plan.test.id}"
     lines = [
-        f"Test {plan.test.id}: {len(plan.mails):,} of {plan.n_recipients:,} recipients are next.",
+        f"{what}: {len(plan.mails):,} of {plan.n_recipients:,} recipients are next.",
+        *_spending(plan),
         f"  by arm: {arms}",
         *(f"  {n:,} {reason}" for reason, n in plan.left_out.items()),
         f"  caps: {mailing.settings.per_day:,} a day, {mailing.settings.per_mailbox:,} from the mailbox",
@@ -58,6 +61,15 @@ def _described(mailing: Mailing, plan: Plan) -> str:
     if plan.unused:
         lines.append(f"  columns that nothing reads: {', '.join(plan.unused)}")
     return "\n".join(lines)
+
+
+def _spending(plan: Plan) -> list[str]:
+    """Return how a list is spent, a line or none."""
+    if plan.spent is None:
+        return []
+    if plan.test.ended is None:
+        return [f"  {plan.spent.in_words}"]
+    return [f"  Test & Roll chose the {plan.spent.chosen}: a bet, without an error rate"]
 
 
 def _shown(arm: str, rendered: Rendered, full: bool) -> str:

@@ -144,6 +144,15 @@ class Journal:
         rows = self._db.execute("SELECT address FROM mails WHERE campaign = ? AND test = ?", (campaign, test))
         return frozenset(row[0] for row in rows)
 
+    def taken(self, campaign: str, test: str) -> Mapping[str, int]:
+        """Return how many people of each arm of a test have had their mail, or may have had it."""
+        rows = self._db.execute(
+            "SELECT arm, count(*) FROM mails WHERE campaign = ? AND test = ? AND state IN ('sending', 'sent') "
+            "GROUP BY arm",
+            (campaign, test),
+        )
+        return dict(rows)
+
     def n_since(self, at: float, *, campaign: str | None = None, mailbox: str | None = None) -> int:
         """Return how many mails went out since a moment, from a campaign or from a mailbox; unknown ones included."""
         column, value = ("campaign", campaign) if campaign is not None else ("mailbox", mailbox)

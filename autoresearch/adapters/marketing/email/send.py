@@ -3,6 +3,9 @@
 A plan says who would get what; nothing is sent without one. Assignment is a salted hash, as on pages, so that a plan
 made twice is the same plan. While mails go out, every one is looked at again: the test must still run, the kill switch
 be off, the address not be on the suppression list. The exposure is written when the server has taken the mail.
+
+Where a list is spent by Test & Roll (`list_test.py`) only the planned part of it is in the test; once that has chosen, a
+plan holds everybody else, who get what was chosen.
 """
 
 from __future__ import annotations
@@ -11,19 +14,20 @@ import asyncio
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from autoresearch.adapters.marketing import assignment, events
-from autoresearch.adapters.marketing.counting import counter_of, holdout_key
-from autoresearch.adapters.marketing.email import message, suppression
+from autoresearch.adapters.marketing.counting import counter_of, holdout_counter, holdout_key
+from autoresearch.adapters.marketing.email import list_test, message, suppression
 from autoresearch.adapters.marketing.email.journal import Journal, Mail
 from autoresearch.adapters.marketing.email.recipients import Recipient, address_fault, read_recipients
 from autoresearch.adapters.marketing.email.settings import SMTP_PASSWORD, SURFACE, EmailSettings, MailServer, password
 from autoresearch.adapters.marketing.live import LiveFolder, LiveTest, Surface
+from autoresearch.adapters.marketing.served import last_change
 from autoresearch.adapters.marketing.site.links import signed_link
 from autoresearch.adapters.marketing.wording import Copy
 from autoresearch.core import EnvironmentNotReadyError, UsageError
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from autoresearch.adapters.marketing.campaign import Campaign
+    from autoresearch.adapters.marketing.email.list_test import ListTest
     from autoresearch.adapters.marketing.render import Rendered
 
 HOLDOUT, REST = "holdout", "rest"
@@ -42,6 +47,16 @@ HOLDOUT, REST = "holdout", "rest"
 _DAY = 24 * 3600.0
 _MANY = 5
 """Refusals in a row after which sending stops: by then it is the server that says no, not one mailbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A recipient who may be written to; fields as in `Planned`."""
+
+    recipient: Recipient
+    address: str
+    unit_name: str
+    unit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +83,12 @@ class Plan:
     """Who would be written to now.
 
     Attributes:
-        test: The live test.
+        test: The live test, or the ended one whose choice goes to the rest of its list.
         mails: In the order in which they go out.
         n_recipients: Lines of the file.
         left_out: How many are not written to, by reason.
         unused: Columns of the file that nothing reads.
+        spent: How the list is spent; None where test follows test.
     """
 
     test: LiveTest
@@ -80,12 +96,14 @@ class Plan:
     n_recipients: int
     left_out: Mapping[str, int]
     unused: tuple[str, ...] = ()
+    spent: ListTest | None = None
 
     @property
     def by_arm(self) -> dict[str, int]:
-        """How many mails each arm would get, the test's arms first."""
+        """How many mails each arm would get, those of a running test first."""
         counts = Counter(mail.arm for mail in self.mails)
-        return {arm: counts[arm] for arm in (*self.test.arms, HOLDOUT, REST) if arm in self.test.arms or counts[arm]}
+        always = () if self.test.ended is not None else self.test.arms
+        return {arm: counts[arm] for arm in (*self.test.arms, HOLDOUT, REST) if arm in always or counts[arm]}
 
 
 @dataclass(slots=True)
@@ -146,13 +164,31 @@ class Mailing:
         recipients = read_recipients(self.settings.recipients)
         left_out: Counter[str] = Counter()
         mails = list(self._open_mails(test, recipients.rows, left_out))
+        spent = list_test.of_test(self.live, test.id)
+        if spent is not None and test.ended is None:
+            asked = self._asked(spent, test, mails)
+            left_out["for the mail that the test will choose"] = len(mails) - len(asked)
+            mails = asked
         room = self.room()
         left_out["over today's cap"] = max(0, len(mails) - room)
-        return Plan(test, tuple(mails[:room]), len(recipients.rows), +left_out, recipients.unused)
+        return Plan(test, tuple(mails[:room]), len(recipients.rows), +left_out, recipients.unused, spent)
 
     def n_open(self, test: LiveTest) -> int:
-        """Return how many recipients a test could still write to, caps aside."""
-        return sum(1 for _ in self._open_mails(test, read_recipients(self.settings.recipients).rows, Counter()))
+        """Return how many recipients a test could still write to, caps aside.
+
+        Of a running test that spends a list only those of its planned part; of an ended one all who get its choice.
+        """
+        mails = list(self._open_mails(test, read_recipients(self.settings.recipients).rows, Counter()))
+        spent = list_test.of_test(self.live, test.id)
+        return len(mails if spent is None or test.ended is not None else self._asked(spent, test, mails))
+
+    def n_for_a_test(self, test_id: str) -> int:
+        """Return how many people a test that has not begun could write to, the permanent holdout excepted."""
+        recipients = read_recipients(self.settings.recipients).rows
+        return sum(1 for unit in self._open_units(test_id, recipients, Counter()) if not self._held_out(unit))
+
+    def _asked(self, spent: ListTest, test: LiveTest, mails: Sequence[Planned]) -> list[Planned]:
+        return list_test.in_test(spent, test, mails, self.journal.taken(self.id, test.id))
 
     def room(self) -> int:
         """Return how many mails the caps allow now."""
@@ -162,11 +198,15 @@ class Mailing:
         return max(0, min(by_campaign, by_mailbox))
 
     def preview(self, test: LiveTest) -> dict[str, Rendered]:
-        """Return a mail of each arm of a test, as somebody of the name Alex would get it."""
+        """Return a mail of each arm of a running test, or the one that was chosen, as somebody called Alex would get it."""
         somebody = Recipient("alex@example.com", "Alex")
         url = self._unsubscribe_url("0" * 32, "0" * 32)
+        folders = {arm: test.folder(arm) for arm in test.arms}
+        if test.ended is not None:
+            folders = {REST: self.live.read().surfaces[SURFACE].incumbent}
         return {
-            arm: message.rendered_for(self.campaign, self._copy(test.folder(arm)), somebody, url) for arm in test.arms
+            arm: message.rendered_for(self.campaign, self._copy(folder), somebody, url)
+            for arm, folder in folders.items()
         }
 
     def ready(self) -> MailServer:
@@ -230,17 +270,27 @@ class Mailing:
     # Who
 
     def _test(self) -> tuple[LiveTest, Surface]:
+        """Return the running test, or the ended one whose choice goes to the rest of its list.
+
+        Raises:
+            UsageError: If there is neither, or the kill switch is on.
+        """
         if self.live.killed:
             raise UsageError(
                 "The kill switch is on, so nobody is written to.\nTurn it off: autoresearch marketing kill --off"
             )
         state = self.live.read()
-        if SURFACE not in state.tests:
-            raise UsageError(
-                f"No test of mails is live in {self.campaign.folder}, so there is nothing to send.\n"
-                "autoresearch run makes one; leave it running, and send in another terminal."
-            )
-        return state.tests[SURFACE], state.surfaces[SURFACE]
+        if SURFACE in state.tests:
+            return state.tests[SURFACE], state.surfaces[SURFACE]
+        spent = list_test.read(self.live)
+        if spent is not None and spent.chosen is not None:
+            ended = self.live.find(spent.test)
+            if ended is not None and ended.ended is not None:
+                return ended, state.surfaces[SURFACE]
+        raise UsageError(
+            f"No test of mails is live in {self.campaign.folder}, so there is nothing to send.\n"
+            "autoresearch run makes one; leave it running, and send in another terminal."
+        )
 
     def _refuse_stale(self, plan: Plan) -> None:
         """Raise where somebody else has sent since the plan was made, and the caps no longer allow it."""
@@ -254,7 +304,12 @@ class Mailing:
     def _refuse_harm(self, test: LiveTest) -> None:
         """Raise where an arm is above a guardrail's ceiling by what is known now; the run waits until units matured."""
         rails = [rail for rail in self.campaign.guardrails if rail.ceiling is not None]
-        counter = counter_of(self.live.events, test, [rail.name for rail in rails])
+        names = [rail.name for rail in rails]
+        if test.ended is None:
+            counter = counter_of(self.live.events, test, names)
+        else:
+            # The arm that lost is no reason to keep the other one back: what everybody is sent now must do no harm.
+            counter = holdout_counter(self.live.events, SURFACE, names, last_change(self.live))
         counter.update()
         for rail in rails:
             assert rail.ceiling is not None
@@ -269,14 +324,28 @@ class Mailing:
     def _open_mails(
         self, test: LiveTest, recipients: tuple[Recipient, ...], left_out: Counter[str]
     ) -> Iterator[Planned]:
+        for unit in self._open_units(test.id, recipients, left_out):
+            yield Planned(unit.recipient, unit.address, unit.unit_name, unit.unit, self._arm(test, unit))
+
+    def _arm(self, test: LiveTest, unit: _Unit) -> str:
+        if self._held_out(unit):
+            return HOLDOUT
+        if test.ended is not None:
+            return REST
+        return test.arm_of(self.live.salt, f"{unit.unit:016x}") or REST
+
+    def _held_out(self, unit: _Unit) -> bool:
+        return assignment.held_out(self.live.salt, f"{unit.unit:016x}", self.campaign.traffic.holdout)
+
+    def _open_units(self, test_id: str, recipients: tuple[Recipient, ...], left_out: Counter[str]) -> Iterator[_Unit]:
         no_more = suppression.suppressed(self.settings.shared)
         forgotten = events.forgotten(self.live.events)
-        in_test, last = self.journal.addressed(self.id, test.id), self.journal.last_mails(self.id)
+        in_test, last = self.journal.addressed(self.id, test_id), self.journal.last_mails(self.id)
         declined = self.journal.declined(self.id)
         again = self.settings.again_after_days
         before = -float("inf") if again is None else self.now().timestamp() - again * _DAY
         for recipient in recipients:
-            planned = self._planned(test, recipient)
+            planned = self._unit(recipient)
             if planned.address in no_more:
                 left_out["on the suppression list"] += 1
             elif planned.unit in forgotten:
@@ -288,16 +357,11 @@ class Mailing:
             else:
                 yield planned
 
-    def _planned(self, test: LiveTest, recipient: Recipient) -> Planned:
+    def _unit(self, recipient: Recipient) -> _Unit:
         shared = self.settings.shared
         unit_name = suppression.address_hash(shared, recipient.unit_name(self.settings.assign_by))
-        unit = self.live.unit_key(unit_name)
-        name = f"{unit:016x}"
-        if assignment.held_out(self.live.salt, name, self.campaign.traffic.holdout):
-            arm = HOLDOUT
-        else:
-            arm = test.arm_of(self.live.salt, name) or REST
-        return Planned(recipient, suppression.address_hash(shared, recipient.address), unit_name, unit, arm)
+        address = suppression.address_hash(shared, recipient.address)
+        return _Unit(recipient, address, unit_name, self.live.unit_key(unit_name))
 
     # One mail
 
@@ -308,7 +372,7 @@ class Mailing:
             async with _connected(server, self.campaign.sender.email.rpartition("@")[2]) as client:
                 for done, planned in enumerate(plan.mails, 1):
                     test, surface = self._test()
-                    if test.id != plan.test.id:
+                    if (test.id, test.ended) != (plan.test.id, plan.test.ended):
                         raise UsageError("The test has ended while mails went out.\nPlan again for the next one.")
                     if planned.address in suppression.suppressed(self.settings.shared):
                         sent.suppressed += 1
@@ -402,7 +466,7 @@ class Mailing:
         at = round(when * 1e6)
         held = 0 if planned.arm == HOLDOUT else 1
         records = events.pack(planned.unit, at, holdout_key(SURFACE), kind=events.EXPOSURE, arm=held)
-        if planned.arm in test.arms:
+        if planned.arm in test.arms and test.ended is None:
             number = test.arms.index(planned.arm)
             records += events.pack(planned.unit, at, events.key(test.id), kind=events.EXPOSURE, arm=number)
         try:
