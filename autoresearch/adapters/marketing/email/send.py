@@ -4,8 +4,8 @@ A plan says who would get what; nothing is sent without one. Assignment is a sal
 made twice is the same plan. While mails go out, every one is looked at again: the test must still run, the kill switch
 be off, the address not be on the suppression list. The exposure is written when the server has taken the mail.
 
-Where a list is spent by Test & Roll (`list_test.py`) only the planned part of it is in the test; once that has chosen, a
-plan holds everybody else, who get what was chosen.
+Where a list is spent by Test & Roll (`list_test.py`) only the planned part of it is in the test. Once that has chosen,
+a plan holds everybody else, who get what was chosen.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Mailing:
         return max(0, min(by_campaign, by_mailbox))
 
     def preview(self, test: LiveTest) -> dict[str, Rendered]:
-        """Return a mail of each arm of a running test, or the one that was chosen, as somebody called Alex would get it."""
+        """Return a mail of each arm of a running test, or the one that was chosen, as somebody called Alex gets it."""
         somebody = Recipient("alex@example.com", "Alex")
         url = self._unsubscribe_url("0" * 32, "0" * 32)
         folders = {arm: test.folder(arm) for arm in test.arms}

@@ -71,10 +71,10 @@ class EmailSource(ServedSource):
         """End the test; where it spends a list and had its part of it, write down what goes to the rest."""
         spent = list_test.of_test(self.folder, experiment_id)
         test = self.folder.find(experiment_id)
-        if spent is not None and spent.chosen is None and test is not None and test.ended is None:
-            # A test that was stopped half-way has chosen nothing, and nobody else is written to for it.
-            if kept or self.seen_at(experiment_id, self.now()).over is not None:
-                list_test.choose(self.folder, spent, TREATMENT if kept else CONTROL)
+        open_choice = spent is not None and spent.chosen is None and test is not None and test.ended is None
+        # A test that was stopped half-way has chosen nothing, and nobody else is written to for it.
+        if spent is not None and open_choice and (kept or self.seen_at(experiment_id, self.now()).over is not None):
+            list_test.choose(self.folder, spent, TREATMENT if kept else CONTROL)
         super().finish(experiment_id, kept=kept)
 
     def used_up(self) -> str | None:
