@@ -188,8 +188,8 @@ def _slot_faults(campaign: Campaign, copy: Copy) -> Iterator[str]:
         if name not in copy.slots and "." in name:
             audience, _, slot = name.partition(".")
             yield (
-                f"{name}: [surfaces.{audience}] is an audience with a text of its own here, and copy.toml has none. Add "
-                f"it to [slots]; it may say at first what {slot} says."
+                f"{name}: [surfaces.{audience}] is an audience with a text of its own here, and copy.toml has none. "
+                f"Add it to [slots]; it may say at first what {slot} says."
             )
         elif name not in copy.slots:
             yield f"{name}: the template asks for this slot and copy.toml has no text for it. Add it to [slots]."

@@ -34,7 +34,7 @@ HARD_PLATFORMS = frozenset({"search"})
 
 
 def slot_of(campaign: Campaign, name: str) -> Slot | None:
-    """Return the slot of a text with its limits, for ads the platform's where campaign.toml has none; None where nobody says."""
+    """Return a text's slot with its limits, for ads the platform's where campaign.toml has none; None: nobody says."""
     own = campaign.slots.get(slot_name(name))
     if own is not None or campaign.kind != "ad":
         return own

@@ -47,7 +47,7 @@ class LiveTest:
 
     Attributes:
         id: Unique and stable across restarts.
-        surface: What it tests: a page, an audience, a slot.
+        surface: What shows it: the page of a campaign, or its mails.
         salt: Makes its assignment independent of every other test's.
         control: Folder with the incumbent's artifact.
         treatments: Folder with the candidate's artifact, by arm.
@@ -56,6 +56,10 @@ class LiveTest:
         part: The part of the campaign's layer whose units may enter.
         ended: When it was finished; None while it runs.
         marks: Size in bytes of every segment of the event log when it began: nothing before concerns this test.
+        lane: The surface of campaign.toml that it tests, see surfaces.py; empty where the whole copy is one.
+        experiments: The experiment of each treatment, by arm; a test of one candidate is its experiment.
+        taken_out: Treatments that are decided while others go on: whoever would see one sees the control, uncounted,
+            so that the arms that are left still have people of the same days in the same shares.
     """
 
     id: str
@@ -68,6 +72,9 @@ class LiveTest:
     part: Part = WHOLE
     ended: datetime | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
+    lane: str = ""
+    experiments: Mapping[str, str] = field(default_factory=dict)
+    taken_out: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if CONTROL in self.treatments:
@@ -83,15 +90,32 @@ class LiveTest:
         """Names of the arms: control first, then the treatments by name; the position is the number in the log."""
         return (CONTROL, *sorted(self.treatments))
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the arms that are shown, in the same order."""
+        return tuple(arm for arm in self.arms if arm not in self.taken_out)
+
+    @property
+    def place(self) -> str:
+        """Where one test at a time can run."""
+        return self.lane or self.surface
+
+    def arm_tested_by(self, experiment_id: str) -> str:
+        """Return the treatment of an experiment of this test. Raises KeyError if it has none."""
+        if experiment_id == self.id and not self.experiments:
+            return self.arms[1]
+        return {experiment: arm for arm, experiment in self.experiments.items()}[experiment_id]
+
     def folder(self, arm: str) -> Path:
         """Return the artifact that an arm shows."""
         return self.control if arm == CONTROL else self.treatments[arm]
 
     def arm_of(self, campaign_salt: str, unit: str) -> str | None:
-        """Return the arm of a unit, or None where its position in the layer belongs to another surface."""
+        """Return the arm of a unit; None where its arm is taken out, or it is in another surface's part."""
         if self.part != WHOLE and layer_position(campaign_salt, unit) not in self.part:
             return None
-        return pick(bucket(self.salt, unit), self.split)
+        arm = pick(bucket(self.salt, unit), self.split)
+        return None if arm in self.taken_out else arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +137,7 @@ class LiveState:
 
     Attributes:
         surfaces: By name.
-        tests: The running test by surface.
+        tests: The running test by lane, or by surface where that has no lanes.
     """
 
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
@@ -193,7 +217,7 @@ class LiveFolder:
                 name: Surface(self.path / row["original"], self.path / row["incumbent"])
                 for name, row in data["surfaces"].items()
             }
-            return LiveState(surfaces, {row["surface"]: self._test_of(row) for row in data["tests"]})
+            return LiveState(surfaces, {test.place: test for test in map(self._test_of, data["tests"])})
         except FileNotFoundError:
             return LiveState()
         except (KeyError, TypeError, ValueError) as error:
@@ -213,7 +237,7 @@ class LiveFolder:
         """Make a test live and return it as stored, its arms copied. Idempotent by id.
 
         Raises:
-            UsageError: If another test runs on the surface, or a test of this id ran and ended before.
+            UsageError: If another test runs in its place, or a test of this id ran and ended before.
         """
         known = self.find(test.id)
         if known is not None:
@@ -224,25 +248,31 @@ class LiveFolder:
             treatments = {arm: self.keep_arm(path) for arm, path in test.treatments.items()}
             test = replace(test, control=self.keep_arm(test.control), treatments=treatments, marks=marks(self.events))
         state = self.read()
-        running = state.tests.get(test.surface)
+        running = state.tests.get(test.place)
         if running is not None and running.id != test.id:
             raise UsageError(
-                f"Test {running.id} runs on {test.surface!r}, and a surface holds one test at a time; finish it first."
+                f"Test {running.id} runs on {test.place!r}, and a surface holds one test at a time; finish it first."
             )
         # The record comes first: a kill in between leaves a test that is known and not yet shown.
         self._write_test(test)
+        for experiment in test.experiments.values():
+            if experiment != test.id:
+                _replace(self._test_file(experiment), json.dumps({"of": test.id}))
         surface = state.surfaces.get(test.surface, Surface(test.control, test.control))
         self._write(
             replace(
                 state,
                 surfaces={**state.surfaces, test.surface: surface},
-                tests={**state.tests, test.surface: test},
+                tests={**state.tests, test.place: test},
             )
         )
         return test
 
     def finish(self, test_id: str, winner: str | None = None, *, now: datetime | None = None) -> None:
-        """Stop a test; a winner's artifact becomes the incumbent. Idempotent.
+        """Stop a test; a winner's artifact becomes the incumbent, unless another one than its control is shown by now.
+
+        Then somebody else's change was kept meanwhile, and only who knows both can show them together (`show`).
+        Idempotent.
 
         Args:
             test_id: Of a test that was started.
@@ -258,15 +288,42 @@ class LiveFolder:
         if winner is not None and winner not in test.arms:
             raise UsageError(f"Test {test_id} has no arm {winner!r}; its arms are {', '.join(test.arms)}.")
         state = self.read()
-        running = state.tests.get(test.surface)
-        if running is not None and running.id == test_id:
+        running = state.tests.get(test.place)
+        if running is not None and running.id == test.id:
             surfaces = dict(state.surfaces)
-            if winner is not None:
+            if winner is not None and surfaces[test.surface].incumbent == test.control:
                 surfaces[test.surface] = replace(surfaces[test.surface], incumbent=test.folder(winner))
-            tests = {name: other for name, other in state.tests.items() if name != test.surface}
+            tests = {name: other for name, other in state.tests.items() if name != test.place}
             self._write(LiveState(surfaces, tests))
         if test.ended is None:
             self._write_test(replace(test, ended=now or datetime.now(UTC)))
+
+    def take_out(self, test_id: str, arm: str, *, now: datetime | None = None) -> None:
+        """Show a treatment to nobody any more; the others go on, and with the last one the test ends. Idempotent.
+
+        Args:
+            test_id: Of a test that was started.
+            arm: The treatment.
+            now: When; the clock's time where it is left out.
+
+        Raises:
+            UsageError: If no such test was started, or it has no such treatment.
+        """
+        test = self.find(test_id)
+        if test is None or arm not in test.treatments:
+            raise UsageError(
+                f"No test {test_id} with a treatment {arm!r} was started here; there is nothing to take out."
+            )
+        out = test.taken_out | {arm}
+        if test.ended is not None or out >= set(test.treatments):
+            self.finish(test_id, now=now)
+            return
+        test = replace(test, taken_out=out)
+        # As at the start: a kill in between leaves what is known and not yet followed, and the same call mends it.
+        self._write_test(test)
+        state = self.read()
+        if state.tests.get(test.place, test).id == test.id and state.tests.get(test.place) != test:
+            self._write(replace(state, tests={**state.tests, test.place: test}))
 
     def show(self, surface: str, artifact: Path) -> None:
         """Make an artifact the incumbent of a surface without a test, as a rollback does."""
@@ -276,11 +333,12 @@ class LiveFolder:
         self._write(replace(state, surfaces={**state.surfaces, surface: replace(known, incumbent=arm)}))
 
     def find(self, test_id: str) -> LiveTest | None:
-        """Return a test by id, running or ended; None where it was never started."""
+        """Return a test by its id or that of one of its experiments, running or ended; None: it was never started."""
         try:
-            return self._test_of(json.loads(self._test_file(test_id).read_bytes()))
+            row = json.loads(self._test_file(test_id).read_bytes())
         except FileNotFoundError:
             return None
+        return self.find(row["of"]) if "of" in row else self._test_of(row)
 
     def keep_arm(self, folder: Path) -> Path:
         """Copy an artifact below arms/ under its fingerprint and return the copy. Idempotent."""
@@ -334,6 +392,9 @@ class LiveFolder:
             "part": [test.part.start, test.part.end],
             "ended": test.ended.isoformat() if test.ended else None,
             "marks": dict(test.marks),
+            "lane": test.lane,
+            "experiments": dict(test.experiments),
+            "taken_out": sorted(test.taken_out),
         }
 
     def _test_of(self, row: Mapping[str, Any]) -> LiveTest:
@@ -348,6 +409,10 @@ class LiveFolder:
             part=Part(*row["part"]),
             ended=datetime.fromisoformat(row["ended"]) if row["ended"] else None,
             marks=row["marks"],
+            # What an older release wrote is of one candidate, on one surface.
+            lane=row.get("lane", ""),
+            experiments=row.get("experiments", {}),
+            taken_out=frozenset(row.get("taken_out", ())),
         )
 
 

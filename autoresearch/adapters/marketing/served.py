@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from autoresearch.adapters.marketing.assignment import WHOLE, parts
 from autoresearch.adapters.marketing.campaign import COPY_NAME, Campaign
-from autoresearch.adapters.marketing.counting import EventLog
+from autoresearch.adapters.marketing.counting import Count, EventLog
 from autoresearch.adapters.marketing.events import marks
-from autoresearch.adapters.marketing.live import TREATMENT, LiveFolder, LiveTest
-from autoresearch.adapters.marketing.site.pages import PAGE
+from autoresearch.adapters.marketing.live import CONTROL, TREATMENT, LiveFolder, LiveTest
 from autoresearch.adapters.marketing.sources import Seen
-from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
+from autoresearch.adapters.marketing.surfaces import PAGE
+from autoresearch.core import ArmTotals, Artifact, EnvironmentNotReadyError, LiveExperiment
 from autoresearch.core.formats import write_by_rename
 
 CHANGED_NAME = "changed.json"
@@ -91,22 +93,35 @@ class ServedSource:
 
         Control is the incumbent: where something else is shown, as after a new run from another copy, that ends here.
         """
-        if self.folder.find(experiment.id) is None:
-            shown = self.folder.read().surfaces.get(self._surface)
-            if shown is not None and shown.incumbent != self.folder.keep_arm(experiment.control):
-                self.show(experiment.control)
-        stored = self.folder.start(
-            LiveTest(
-                id=experiment.id,
-                surface=self._surface,
-                salt=self._salted(experiment.id),
-                control=experiment.control,
-                treatments={TREATMENT: experiment.treatment},
-                split=dict(experiment.split),
-                started=self.now(),
-            )
+        return self.start_together([experiment]).started
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> LiveTest:
+        """Make a test of several candidates live, all against one control; see `start`.
+
+        A test that is live already stays as it is, whoever of its candidates is named.
+        """
+        test = self.folder.find(experiments[0].id)
+        if test is None:
+            self.show_to_everybody(experiments[0].control)
+            test = self._test_of(experiments)
+        return self.folder.start(test)
+
+    def _test_of(self, experiments: Sequence[LiveExperiment]) -> LiveTest:
+        first, alone = experiments[0], len(experiments) == 1
+        surfaces = [one.name for one in self.campaign.surfaces]
+        name = "+".join([first.id, *(one.id.rpartition("-")[2] for one in experiments[1:])])
+        return LiveTest(
+            id=name,
+            surface=self._surface,
+            salt=self._salted(name),
+            control=first.control,
+            treatments={one.arm: one.treatment for one in experiments},
+            split={CONTROL: first.split[CONTROL]} | {one.arm: one.split[TREATMENT] for one in experiments},
+            started=self.now(),
+            part=parts(surfaces)[first.lane] if surfaces else WHOLE,
+            lane=first.lane if surfaces else "",
+            experiments={} if alone else {one.arm: one.id for one in experiments},
         )
-        return stored.started
 
     def look(self, experiment_id: str) -> Seen:
         """Count what the log holds."""
@@ -117,15 +132,22 @@ class ServedSource:
         traffic = self.campaign.traffic
         test = self.folder.find(experiment_id)
         assert test is not None, "a test is looked at after it was started"
+        mine = (0, test.arms.index(test.arm_tested_by(experiment_id)))
         counter = self._log.counter(test)
         window = timedelta(days=traffic.maturity_days)
+
+        def of(count: Count) -> tuple[ArmTotals, ...]:
+            """Return the control and this experiment's treatment, by the names that the loop has for them."""
+            return tuple(replace(count.arms[i], arm=name) for i, name in zip(mine, (CONTROL, TREATMENT), strict=True))
+
         found = counter.count(self.campaign.goal.event, now=now, window=window, kind=self.campaign.metric.kind)
         # The same matured units as the metric's: a later look then adds whole units, as the harm gate wants it.
-        rails = {rail.name: counter.count(rail.name, now=now, window=window).arms for rail in self.campaign.guardrails}
+        rails = {rail.name: of(counter.count(rail.name, now=now, window=window)) for rail in self.campaign.guardrails}
         over = None
         if now - test.started >= timedelta(weeks=traffic.max_weeks):
             over = f"The {traffic.max_weeks} weeks that a test may take are over."
-        return Seen(found.arms, found.exposed, found.crossed, rails, now, over)
+        exposed = {arm: found.exposed[arm] for arm in test.shown}
+        return Seen(of(found), exposed, found.crossed, rails, now, over)
 
     def wait_seconds(self, experiment_id: str) -> float:
         """An hour."""
@@ -136,10 +158,20 @@ class ServedSource:
         test = self.folder.find(experiment_id)
         if test is None:
             return
-        self.folder.finish(experiment_id, TREATMENT if kept else None, now=self.now())
+        arm = test.arm_tested_by(experiment_id)
         if kept:
+            self.folder.finish(test.id, arm, now=self.now())
             self._remember_change()
-        self._log.drop(test)
+        else:
+            self.folder.take_out(test.id, arm, now=self.now())
+        if kept or len(test.shown) <= 2:
+            self._log.drop(test)
+
+    def show_to_everybody(self, artifact: Path) -> None:
+        """Make a copy the incumbent unless it is; what runs goes on, and the original stays."""
+        shown = self.folder.read().surfaces.get(self._surface)
+        if shown is not None and shown.incumbent != self.folder.keep_arm(artifact):
+            self.show(artifact)
 
     def show(self, artifact: Path) -> None:
         """Make a copy the incumbent of the surface."""

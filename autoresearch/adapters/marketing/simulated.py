@@ -19,9 +19,10 @@ from autoresearch.adapters.marketing.audience import Audience, Visit
 from autoresearch.adapters.marketing.campaign import Campaign
 from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource
-from autoresearch.adapters.marketing.site.pages import PAGE, CampaignPages
+from autoresearch.adapters.marketing.site.pages import CampaignPages
 from autoresearch.adapters.marketing.site.visitors import COOKIE
 from autoresearch.adapters.marketing.sources import Seen
+from autoresearch.adapters.marketing.surfaces import PAGE
 from autoresearch.adapters.marketing.wording import Copy
 from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
 

@@ -31,7 +31,7 @@ EVERYBODY = ""
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 _TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 _LONGEST = 100
-_TAKEN = frozenset({"unit", "surface", "expose", "ua", "from"})
+_TAKEN = frozenset({"unit", "surface", "expose", "ua"})
 """Query parameters of `/assign` that mean something else."""
 
 
@@ -78,10 +78,7 @@ def traits_of(query: bytes, languages: bytes) -> dict[str, str]:
         languages: The header Accept-Language, as sent; a parameter of that name takes its place.
     """
     given: dict[str, str] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), max_num_fields=None):
-        given.setdefault(name, value)
-    # What the browser of a page elsewhere passes on: that page's own query string.
-    for name, value in parse_qsl(given.pop("from", "").removeprefix("?")):
+    for name, value in parse_qsl(query.decode("latin-1")):
         given.setdefault(name, value)
     given.setdefault(LANGUAGE, languages.decode("latin-1"))
     return given

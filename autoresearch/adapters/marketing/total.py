@@ -103,7 +103,7 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
 def _truth(campaign: Campaign, audience: Audience) -> float:
     """Return the true lift of what everybody is shown now, by the taste of the made-up audience."""
     from autoresearch.adapters.marketing.live import LiveFolder
-    from autoresearch.adapters.marketing.site.pages import PAGE
+    from autoresearch.adapters.marketing.surfaces import PAGE
     from autoresearch.adapters.marketing.wording import Copy
 
     shown = LiveFolder.of(campaign.folder).read().surfaces[PAGE]
@@ -150,7 +150,7 @@ def _holdout(campaign: Campaign, now: datetime) -> tuple[ArmTotals, ArmTotals]:
     from autoresearch.adapters.marketing.email.settings import SURFACE
     from autoresearch.adapters.marketing.live import LiveFolder
     from autoresearch.adapters.marketing.served import last_change
-    from autoresearch.adapters.marketing.site.pages import PAGE
+    from autoresearch.adapters.marketing.surfaces import PAGE
 
     surface = SURFACE if campaign.traffic.source == "email" else PAGE
     folder = LiveFolder.of(campaign.folder)

@@ -12,7 +12,7 @@ from autoresearch.adapters.marketing.commands.serve import untested
 from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.served import ServedSource, last_change
 from autoresearch.adapters.marketing.simulated import SimulatedSource
-from autoresearch.adapters.marketing.site.pages import PAGE
+from autoresearch.adapters.marketing.surfaces import PAGE
 from autoresearch.adapters.marketing.wording import Copy, set_slots
 from autoresearch.core import Artifact, EnvironmentNotReadyError, LiveExperiment
 from tests.adapters.marketing.campaigns import campaign, edit, write_campaign

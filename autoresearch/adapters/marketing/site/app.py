@@ -28,13 +28,13 @@ from autoresearch.adapters.marketing.email import clicks, suppression
 from autoresearch.adapters.marketing.email.journal import Journal
 from autoresearch.adapters.marketing.email.message import tokens_in
 from autoresearch.adapters.marketing.events import Durability
-from autoresearch.adapters.marketing.live import CONTROL, LiveFolder
+from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.site import links
 from autoresearch.adapters.marketing.site.ingest import BadRequestError, Ingest, Webhooks
 from autoresearch.adapters.marketing.site.pages import Pages
 from autoresearch.adapters.marketing.site.robots import is_robot
 from autoresearch.adapters.marketing.site.settings import SiteSettings
-from autoresearch.adapters.marketing.site.views import INCUMBENT, Shown, View, Views
+from autoresearch.adapters.marketing.site.views import Shown, View, Views
 from autoresearch.adapters.marketing.site.visitors import (
     Visitor,
     cookie_header,
@@ -135,15 +135,18 @@ class Site:
             await _send(send, 503, plain, b"Nothing is live yet.\n")
             return
         visitor = read_headers(scope["headers"], simulated=self.settings.simulated)
-        shown, extra = self._visit(view, visitor, head=scope["method"] == "HEAD")
+        audience = self.views.audience_of(scope["query_string"], visitor.languages)
+        shown, extra = self._visit(view, visitor, audience, head=scope["method"] == "HEAD")
         if shown.counted:
             await self._durable()
-        reply = view.replies[shown.arm]
+        reply = view.reply(shown, audience)
         await _send(send, 200, reply.headers + extra, reply.body)
 
-    def _visit(self, view: View, visitor: Visitor, *, head: bool) -> tuple[Shown, tuple[tuple[bytes, bytes], ...]]:
+    def _visit(
+        self, view: View, visitor: Visitor, audience: str, *, head: bool
+    ) -> tuple[Shown, tuple[tuple[bytes, bytes], ...]]:
         """Return what a visitor sees, and the headers that go with it."""
-        uncounted = Shown(CONTROL if view.test else INCUMBENT)
+        uncounted = view.uncounted
         unit = visitor.unit
         if visitor.proof and unit is not None and visitor.proof == self.views.proof(unit):
             return uncounted, ((b"x-autoresearch-unit", unit.encode()),)
@@ -157,7 +160,7 @@ class Site:
         if unit is None:
             unit = new_unit()
             cookie = ((b"set-cookie", cookie_header(unit, secure=self.settings.secure)),)
-        return self.views.show(view, unit, self.views.now_us(visitor)), cookie
+        return self.views.show(view, unit, self.views.now_us(visitor), audience=audience), cookie
 
     async def _durable(self) -> None:
         if self.settings.sync is Durability.ALWAYS:
@@ -242,7 +245,7 @@ class Site:
     async def _assign(self, request: Request) -> Response:
         """Say what a unit sees. With expose=1 the exposure is written first, otherwise this only asks."""
         query = request.query_params
-        names = list(self.views.by_surface)
+        names = [*self.views.by_surface]
         name = query.get("surface", names[0] if len(names) == 1 else "")
         view = self.views.by_surface.get(name)
         if view is None:
@@ -258,14 +261,15 @@ class Site:
         # A server that asks for a visitor has a robot's user agent itself, and may pass the visitor's on.
         robot = is_robot(query["ua"]) if "ua" in query else given is None and visitor.robot
         unit = given or cookie_unit
-        shown = Shown(CONTROL if view.test else INCUMBENT)
+        shown = view.uncounted
+        audience = self.views.audience_of(request.scope["query_string"], visitor.languages)
         if unit is not None and not robot:
             expose = query.get("expose") == "1"
-            shown = self.views.show(view, unit, self.views.now_us(visitor), expose=expose)
+            shown = self.views.show(view, unit, self.views.now_us(visitor), audience=audience, expose=expose)
             if shown.counted:
                 await self._durable()
         answer = {"surface": name, "test": shown.test, "arm": shown.arm, "counted": shown.counted}
-        return JSONResponse({**answer, "slots": dict(view.replies[shown.arm].slots)}, 200, headers)
+        return JSONResponse({**answer, "slots": dict(view.reply(shown, audience).slots)}, 200, headers)
 
     async def _events(self, request: Request) -> Response:
         """Take events: 200 with what was refused and why, 400 when nothing was of use, 503 when the log is at fault."""
@@ -368,7 +372,8 @@ class Site:
         report = {
             "status": "killed" if views.killed else "ok" if views.fault is None else "fault",
             "fault": views.fault,
-            "tests": {name: view.test.id for name, view in views.by_surface.items() if view.test},
+            "tests": {place: test.id for place, test in views.state.tests.items()},
+            "followed": views.followed,
             "surfaces": sorted(views.by_surface),
             "worker": os.getpid(),
             "written": self.writer.written,

@@ -25,6 +25,7 @@ from autoresearch.adapters.marketing.live import LiveFolder, made_once
 from autoresearch.adapters.marketing.site import require_extra
 from autoresearch.adapters.marketing.site.pages import CampaignPages
 from autoresearch.adapters.marketing.site.settings import KEYS, SiteSettings
+from autoresearch.adapters.marketing.surfaces import PAGE
 from autoresearch.core import EnvironmentNotReadyError, UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class Server:
         self._lock = _locked(self._live)
         try:
             self._ready_file.unlink(missing_ok=True)
-            for name in self._pages.routes.values():
-                self._live.publish(name, self.folder)
+            if self._pages.routes:
+                self._live.publish(PAGE, self.folder)
             for name in self._settings.webhooks:
                 made_once(self._live.path, f"webhook-{name}")
             self._socket = _listen(self._host, self._port)

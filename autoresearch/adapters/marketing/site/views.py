@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from autoresearch.adapters.marketing.live import CONTROL, LiveFolder, LiveState,
 from autoresearch.adapters.marketing.site.pages import Pages
 from autoresearch.adapters.marketing.site.settings import SiteSettings
 from autoresearch.adapters.marketing.site.visitors import Visitor, consent_pattern
+from autoresearch.adapters.marketing.surfaces import EVERYBODY, LANGUAGE, PAGE, audience_of, traits_of
 from autoresearch.core import EnvironmentNotReadyError, UsageError
 
 ORIGINAL, INCUMBENT = "original", "incumbent"
@@ -49,24 +50,45 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A surface as it is live.
+class Track:
+    """A running test that a page shows.
 
     Attributes:
-        name: Of the surface.
-        key: Subject of its holdout exposures in the log.
-        replies: By `original`, `incumbent` and the test's arms.
-        test: The running test, if any.
-        test_key: Subject of its exposures.
+        test: The test.
+        key: Subject of its exposures in the log.
         arms: Number of each arm in the log.
+        audience: Who may enter; empty: everybody.
+    """
+
+    test: LiveTest
+    key: int
+    arms: Mapping[str, int]
+    audience: str = EVERYBODY
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A page as it is live.
+
+    Attributes:
+        name: Of the page.
+        key: Subject of holdout exposures in the log; the same on all pages of a campaign.
+        replies: By audience, lane (empty outside lanes) and `original`, `incumbent` or the arm of the lane's test.
+        tracks: The running tests, each on a part of the people of its own.
+        uncounted: What those see who are not counted.
+        epoch: Another number whenever other tests run or something else is shown: exposures are written anew then.
     """
 
     name: str
     key: int
-    replies: Mapping[str, Reply]
-    test: LiveTest | None = None
-    test_key: int = 0
-    arms: Mapping[str, int] = field(default_factory=dict)
+    replies: Mapping[tuple[str, str, str], Reply]
+    tracks: tuple[Track, ...]
+    uncounted: Shown
+    epoch: int
+
+    def reply(self, shown: Shown, audience: str = EVERYBODY) -> Reply:
+        """Return what a member of an audience gets to see."""
+        return self.replies[audience, shown.lane, shown.arm]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +99,13 @@ class Shown:
         arm: `original`, `incumbent` or an arm of the test.
         test: The test it is in, None where it is in none.
         counted: Whether the exposure is in the log.
+        lane: The lane of the test.
     """
 
     arm: str
     test: str | None = None
     counted: bool = False
+    lane: str = ""
 
 
 class Views:
@@ -118,10 +142,13 @@ class Views:
         self._seen: tuple[Any, ...] = ()
         self._looked = -LOOK_SECONDS
         self._is_ready = False
-        self._remembered: dict[tuple[int, int], tuple[int, int]] = {}
+        self._remembered: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._live_fault: str | None = None
         self._write_fault: str | None = None
-        self._rendered: dict[tuple[str | None, Path], Reply] = {}
+        self._rendered: dict[tuple[str, str, Path], Reply] = {}
+        self._audiences = tuple(one for one in pages.surfaces if one.audience)
+        by_language = any(LANGUAGE in one.audience for one in self._audiences)
+        self._vary = _VARY + b", Accept-Language" if by_language else _VARY
 
     def refresh(self) -> None:
         """Take up what changed in the state folder, at most every `LOOK_SECONDS`; keep the last good state."""
@@ -132,19 +159,26 @@ class Views:
         self._looked = now
         self._is_ready = self._ready()
         self.killed = self.live.killed or not self._is_ready
-        seen = (_stamp(self.live.live), _stamp(self.live.events / "forgotten"))
+        seen = (stamp(self.live.live), stamp(self.live.events / "forgotten"))
         if seen == self._seen:
             return
         try:
             self._forgotten = events.forgotten(self.live.events)
             state = self.live.read()
-            names = {*self._pages.routes.values(), *state.surfaces}
-            self.by_surface = {name: self._view(name, state) for name in names if name in state.surfaces}
+            # All pages of a campaign are made from one artifact; what is live besides, as mails, has no page.
+            pages = [*self._pages.routes.values()] if PAGE in state.surfaces else []
+            shown_by = dict.fromkeys(pages, PAGE) | {name: name for name in state.surfaces}
+            self.by_surface = {name: self._view(name, surface, state) for name, surface in shown_by.items()}
             self.state, self._seen, self._live_fault = state, seen, None
         except UsageError as error:
             # Visitors must not pay for a broken file: they go on seeing what was live, and the health page tells.
             self._live_fault = str(error)
         self._tell()
+
+    @property
+    def followed(self) -> list[int] | None:
+        """The state of live.json that this worker shows, as `stamp` has it; None before the first one."""
+        return list(self._seen[0]) if self._seen and self._seen[0] else None
 
     def unit_key(self, unit: str) -> int:
         """Return the name of a unit in the log."""
@@ -154,27 +188,46 @@ class Views:
         """Say whether a unit asked to be forgotten."""
         return unit in self._forgotten
 
-    def show(self, view: View, unit: str, time_us: int, *, expose: bool = True) -> Shown:
+    def audience_of(self, query: bytes, languages: bytes) -> str:
+        """Return the audience that a request belongs to, from its query string and its Accept-Language header."""
+        return audience_of(self._audiences, traits_of(query, languages)) if self._audiences else EVERYBODY
+
+    def show(self, view: View, unit: str, time_us: int, *, audience: str = EVERYBODY, expose: bool = True) -> Shown:
         """Say what a unit sees and write its exposure first; where it cannot be written it is not counted.
 
         Args:
-            view: The surface.
+            view: The page.
             unit: Who, as the cookie or the caller names it.
             time_us: When, in microseconds since 1970.
+            audience: The audience that the request belongs to.
             expose: False only asks.
         """
         number = self.unit_key(unit)
         if self.killed or number in self._forgotten:
-            return Shown(CONTROL if view.test else INCUMBENT)
+            return view.uncounted
         name = f"{number:016x}"
         if assignment.held_out(self.live.salt, name, self.settings.holdout):
             shown = Shown(ORIGINAL, None, expose)
-            return shown if not expose or self._expose(view, number, time_us, None) else Shown(INCUMBENT)
-        arm = view.test.arm_of(self.live.salt, name) if view.test else None
-        shown = Shown(arm or INCUMBENT, view.test.id if view.test and arm else None, expose)
-        if expose and not self._expose(view, number, time_us, arm or INCUMBENT):
-            return Shown(CONTROL if view.test else INCUMBENT)
-        return shown
+            return shown if not expose or self._expose(view, number, time_us, 0) else Shown(INCUMBENT)
+        track = self._track(view, name)
+        # Whoever is not of a test's audience at this visit is in no test at it, and in no other one's either.
+        may = track is not None and track.audience in (EVERYBODY, audience)
+        arm = track.test.arm_of(self.live.salt, name) if track is not None and may else None
+        if track is None or arm is None:
+            shown = Shown(INCUMBENT, None, expose)
+            return shown if not expose or self._expose(view, number, time_us, 1) else view.uncounted
+        if expose and not self._expose(view, number, time_us, 1, track, track.arms[arm]):
+            return view.uncounted
+        return Shown(arm, track.test.id, expose, track.test.lane)
+
+    def _track(self, view: View, name: str) -> Track | None:
+        """Return the test whose part of the people a unit is in."""
+        if len(view.tracks) == 1 and view.tracks[0].test.part == assignment.WHOLE:
+            return view.tracks[0]
+        if not view.tracks:
+            return None
+        position = assignment.layer_position(self.live.salt, name)
+        return next((track for track in view.tracks if position in track.test.part), None)
 
     def record(self, records: bytes) -> bool:
         """Write records and say whether that worked; what did not is counted and told on the health page."""
@@ -202,16 +255,26 @@ class Views:
         """Return what the self-test of this campaign sends along."""
         return self_test_proof(self.live.secret, unit)
 
-    def _expose(self, view: View, unit: int, time_us: int, arm: str | None) -> bool:
-        """Write that a unit met a surface (arm None: as part of the holdout), unless that is in the log already."""
-        place, what = (view.key, unit), (view.test_key, -1 if arm is None else view.arms.get(arm, -2))
+    def _expose(
+        self, view: View, unit: int, time_us: int, group: int, track: Track | None = None, arm: int = -1
+    ) -> bool:
+        """Write that a unit met a page, unless that is in the log already.
+
+        Args:
+            view: The page.
+            unit: Who.
+            time_us: When.
+            group: 0 as part of the holdout, 1 as one of the others.
+            track: The test that it is in, with the number of the arm; None: in none.
+            arm: See `track`.
+        """
+        place, what = (view.name, unit), (view.epoch, group, arm)
         if self._remembered.get(place) == what:
             return True
-        held = 0 if arm is None else 1
-        records = events.pack(unit, time_us, view.key, kind=events.EXPOSURE, arm=held)
-        if arm is not None and arm in view.arms:
+        records = events.pack(unit, time_us, view.key, kind=events.EXPOSURE, arm=group)
+        if track is not None:
             # Second, so that a disk that takes only half leaves a unit outside the test, as which it is then treated.
-            records += events.pack(unit, time_us, view.test_key, kind=events.EXPOSURE, arm=view.arms[arm])
+            records += events.pack(unit, time_us, track.key, kind=events.EXPOSURE, arm=arm)
         if not self.record(records):
             return False
         if len(self._remembered) >= _REMEMBERED:
@@ -219,27 +282,39 @@ class Views:
         self._remembered[place] = what
         return True
 
-    def _view(self, name: str, state: LiveState) -> View:
-        surface = state.surfaces[name]
-        test = state.tests.get(name)
-        folders = {ORIGINAL: surface.original, INCUMBENT: surface.incumbent}
-        if test is not None:
-            folders |= {arm: test.folder(arm) for arm in test.arms}
-        paths = {surface: path for path, surface in self._pages.routes.items()}
-        replies = {arm: self._reply(folder, paths.get(name)) for arm, folder in folders.items()}
-        if test is None:
-            return View(name, holdout_key(name), replies)
-        numbers = {arm: number for number, arm in enumerate(test.arms)}
-        return View(name, holdout_key(name), replies, test, events.key(test.id), numbers)
+    def _view(self, name: str, surface: str, state: LiveState) -> View:
+        shown = state.surfaces[surface]
+        tracks = tuple(self._tracks(name, surface, state))
+        folders = {("", ORIGINAL): shown.original, ("", INCUMBENT): shown.incumbent}
+        for track in tracks:
+            folders |= {(track.test.lane, arm): track.test.folder(arm) for arm in track.test.arms}
+        replies = {
+            (audience, lane, arm): self._reply(folder, name, audience)
+            for audience in (EVERYBODY, *(one.name for one in self._audiences))
+            for (lane, arm), folder in folders.items()
+        }
+        uncounted = Shown(CONTROL if tracks and not tracks[0].test.lane else INCUMBENT)
+        epoch = events.key("\0".join([shown.incumbent.name, *(test.id for test in state.tests.values())]))
+        return View(name, holdout_key(surface), replies, tracks, uncounted, epoch)
 
-    def _reply(self, folder: Path, path: str | None) -> Reply:
-        """Render an arm once for a path; its folder is named by its fingerprint, so it never changes."""
-        known = (path, folder)
+    def _tracks(self, name: str, surface: str, state: LiveState) -> Iterator[Track]:
+        """Yield the running tests that a page shows."""
+        for test in state.tests.values():
+            if test.surface == surface and (not test.lane or self._pages.shows(name, test.lane)):
+                numbers = {arm: number for number, arm in enumerate(test.arms)}
+                chosen = any(one.name == test.lane for one in self._audiences)
+                yield Track(test, events.key(test.id), numbers, test.lane if chosen else EVERYBODY)
+
+    def _reply(self, folder: Path, page: str, audience: str) -> Reply:
+        """Render an arm once for a page and an audience; its folder is named by its fingerprint: it never changes."""
+        known = (page, audience, folder)
         if known not in self._rendered:
-            body = self._pages.html(folder) if path is not None else b""
+            path = next((path for path, other in self._pages.routes.items() if other == page), None)
+            body = self._pages.html(folder, page, audience) if path is not None else b""
             if len(self._rendered) > 1000:
                 self._rendered.clear()
-            self._rendered[known] = Reply(self._headers(len(body), path or "/"), body, self._pages.slots(folder))
+            headers = self._headers(len(body), path or "/")
+            self._rendered[known] = Reply(headers, body, self._pages.slots(folder, page, audience))
         return self._rendered[known]
 
     def _headers(self, length: int, path: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -247,7 +322,7 @@ class Views:
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-length", str(length).encode()),
             (b"cache-control", b"private, no-store"),
-            (b"vary", _VARY),
+            (b"vary", self._vary),
             (b"x-content-type-options", b"nosniff"),
             (b"referrer-policy", b"strict-origin-when-cross-origin"),
         ]
@@ -264,7 +339,7 @@ def self_test_proof(secret: str, unit: str) -> bytes:
     return hmac.new(secret.encode(), f"selftest {unit}".encode(), hashlib.sha256).hexdigest().encode()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp(path: Path) -> tuple[int, int, int] | None:
     """Return what changes when a file is replaced or appended to; None where it is missing."""
     try:
         found = path.stat()

@@ -26,12 +26,14 @@ class Visitor:
     Attributes:
         cookies: The Cookie header.
         robot: Whether a program asks, or a browser ahead of its user.
+        languages: The Accept-Language header.
         time_us: What the header of a simulated audience says; None in real life.
         proof: The header with which the self-test proves itself; empty otherwise.
     """
 
     cookies: bytes = b""
     robot: bool = False
+    languages: bytes = b""
     time_us: int | None = None
     proof: bytes = b""
 
@@ -55,6 +57,8 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]], *, simulated: bool = Fa
             visitor.cookies = b"; ".join((visitor.cookies, value)) if visitor.cookies else value
         elif name == b"user-agent":
             agent = value
+        elif name == b"accept-language":
+            visitor.languages = value
         elif name in _PURPOSES:
             visitor.robot = visitor.robot or is_ahead_of_time(value.decode("latin-1"))
         elif name == b"x-autoresearch-selftest":

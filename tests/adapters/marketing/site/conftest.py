@@ -14,6 +14,7 @@ from autoresearch.adapters.marketing.live import LiveFolder, LiveTest
 from autoresearch.adapters.marketing.site import views
 from autoresearch.adapters.marketing.site.app import Site
 from autoresearch.adapters.marketing.site.settings import SiteSettings
+from autoresearch.adapters.marketing.surfaces import Surface
 from tests.adapters.marketing.filling import started
 from tests.adapters.marketing.site.browser import Browser
 
@@ -22,11 +23,15 @@ class CopyPages:
     """The page is the text of copy.toml."""
 
     routes: Mapping[str, str] = {"/": "page"}
+    surfaces: tuple[Surface, ...] = ()
 
-    def html(self, artifact: Path) -> bytes:
+    def shows(self, page: str, surface: str) -> bool:
+        return True
+
+    def html(self, artifact: Path, page: str = "page", audience: str = "") -> bytes:
         return (artifact / "copy.toml").read_bytes()
 
-    def slots(self, artifact: Path) -> Mapping[str, str]:
+    def slots(self, artifact: Path, page: str = "page", audience: str = "") -> Mapping[str, str]:
         return {"headline": (artifact / "copy.toml").read_text().split('"')[1]}
 
 
