@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
-from autoresearch.cli.place import opened, shown_path, suffix
+from autoresearch.cli.place import demand_own, opened, shown_path, suffix
 from autoresearch.cli.render import as_json
 from autoresearch.cli.show import chosen
 from autoresearch.core.errors import UsageError
@@ -27,6 +27,7 @@ def checkout(
     `best` is the last kept experiment. What the workspace holds, and what git has checked out, stay as they are.
     """
     with opened(workspace, run, to_read=True) as place:
+        demand_own(place.run)
         experiment = chosen(place, which)
         _demand_outside(place.layout, folder)
         from autoresearch.core.store import Store

@@ -20,6 +20,7 @@ class Format(Enum):
 
     RESULTS = "results.tsv"  # commit, metric, memory_gb, status, description
     JSONL = "jsonl"  # everything, one object a line
+    PI = "pi"  # the log of pi-autoresearch
     CSV = "csv"  # one line an experiment, for a spreadsheet
 
 
@@ -53,11 +54,15 @@ def export(
 def exported(place: Place, form: Format) -> str:
     """Return the text of an export."""
     from autoresearch.core import formats
+    from autoresearch.core.memory import metric_from_json
 
-    experiments = place.ledger.experiments(place.run.id)
+    ledger, run = place.ledger, place.run
+    experiments, measurements = ledger.experiments(run.id), ledger.run_measurements(run.id)
     if form is Format.CSV:
-        return formats.as_csv(experiments)
-    measurements = place.ledger.run_measurements(place.run.id)
+        return formats.as_csv(experiments, measurements, metric_from_json(run.metric))
     if form is Format.JSONL:
-        return formats.as_jsonl(experiments, measurements)
-    return formats.results_tsv(str(place.run.metric["name"]), experiments, measurements)
+        looks = ledger.live_looks_of([row.id for row in experiments if row.id not in measurements])
+        return formats.as_jsonl(experiments, measurements, run, looks)
+    if form is Format.PI:
+        return formats.as_pi(run, experiments, measurements)
+    return formats.results_tsv(str(run.metric["name"]), experiments, measurements)

@@ -66,7 +66,8 @@ def opened(workspace: Path | None, run_id: str | None = None, *, to_read: bool =
         to_read: Nothing will be written, so that it works in a workspace that cannot be written.
 
     Raises:
-        UsageError: If there is no such workspace, no run in it yet, or no run of that id.
+        UsageError: If there is no such workspace, no run in it yet, or no run of that id; or it was imported, and
+            something would be written.
     """
     layout = locate(workspace)
     if not layout.ledger.is_file():
@@ -77,7 +78,21 @@ def opened(workspace: Path | None, run_id: str | None = None, *, to_read: bool =
         run = ledger.run(run_id) if run_id is not None else ledger.latest_run()
         if run is None:
             raise _no_run(layout)
+        if not to_read:
+            demand_own(run)
         yield Place(layout, ledger, run)
+
+
+def demand_own(run: Run) -> None:
+    """Raise UsageError for a run that was imported: it is finished, and no artifact of it is here."""
+    from autoresearch.core.ledger import IMPORT_ADAPTER
+
+    if run.adapter == IMPORT_ADAPTER:
+        raise UsageError(
+            f"Run {run.id} was imported from {run.options.get('file', 'a file')}: its log is here and its artifacts "
+            "are not, so that it can only be looked at.\n"
+            "These work on it: status, log, show, report, export; audit on the file itself."
+        )
 
 
 def _no_run(layout: Layout) -> UsageError:

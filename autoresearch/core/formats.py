@@ -202,7 +202,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PI_VERDICT = ("category", "outcome", "reason", "effect", "effect_low", "effect_high", "p_better")
 """What of an experiment stands under `asi` in pi's log, which is free for notes."""
 
-_PI_STATUS = {Outcome.KEPT.value: "keep", Outcome.CRASHED.value: "crash", Outcome.INVALID.value: "checks_failed"}
+PI_STATUS = {Outcome.KEPT.value: "keep", Outcome.CRASHED.value: "crash", Outcome.INVALID.value: "checks_failed"}
 
 
 def as_pi(run: Run, experiments: Sequence[Experiment], measurements: Measurements) -> str:
@@ -234,7 +234,7 @@ def _pi_entry(row: Experiment, measurements: Sequence[MeasurementRow]) -> dict[s
         "commit": commit,
         **({} if row.value is None else {"metric": row.value}),
         "metrics": imported(row).get("metrics") or _means(_judged(measurements)),
-        "status": _PI_STATUS.get(row.outcome or "", "discard"),
+        "status": PI_STATUS.get(row.outcome or "", "discard"),
         "description": row.hypothesis,
         "timestamp": ((row.ended or row.started) - EPOCH) // timedelta(milliseconds=1),
         "segment": 0,

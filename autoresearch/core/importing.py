@@ -1,0 +1,504 @@
+"""Brings a run that ended elsewhere into a ledger, from its log: whole, or not at all and with the line that is wrong.
+
+The run is finished and only to be read: it has no git objects, and nobody goes on with it. What a format says and the
+ledger has no column for stands under `imported` in the experiment's details, so that exporting gives the file again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, create_model
+from sqlmodel import SQLModel
+
+from autoresearch.core.adapter import Direction, Metric, Outcome
+from autoresearch.core.decision.policies import create_policy, policy_names
+from autoresearch.core.errors import UsageError
+from autoresearch.core.formats import EPOCH, IMPORTED, PI_STATUS, PI_VERDICT, RUN_KEYS, text_of_cell
+from autoresearch.core.ledger import (
+    IMPORT_ADAPTER,
+    Experiment,
+    FinishedExperiment,
+    Ledger,
+    LiveLook,
+    MeasurementRow,
+    ProposalRow,
+    Run,
+    Session,
+)
+from autoresearch.core.logs import ExperimentLog, LogRow, direction_of, read_log
+from autoresearch.core.memory import metric_as_json, metric_from_json
+
+FORMATS = ("results.tsv", "jsonl", "pi", "csv")
+"""What can be imported, by the names of `autoresearch export`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run as its log tells it, ready to be inserted.
+
+    Attributes:
+        run: The run; its id follows from what was read.
+        session: The one session that stands for all of its work.
+        experiments: By number, the baseline first.
+        shape: Which shape the log has, in a few words.
+        notes: Sentences about what was left out or read in a special way.
+    """
+
+    run: Run
+    session: Session
+    experiments: tuple[FinishedExperiment, ...]
+    shape: str
+    notes: tuple[str, ...]
+
+    def insert(self, ledger: Ledger) -> bool:
+        """Insert the run; False, and nothing is written, where the same log was imported before."""
+        return ledger.add_finished_run(self.run, self.session, self.experiments)
+
+
+def read_finished(
+    path: Path,
+    *,
+    form: str | None = None,
+    metric: str | None = None,
+    direction: Direction | None = None,
+    run: str | None = None,
+    now: datetime | None = None,
+) -> FinishedRun:
+    """Read a log as a finished run.
+
+    Args:
+        path: The log.
+        form: Which of `FORMATS` it must have; None: any.
+        metric: Column of the metric in a table; its name where the log has none.
+        direction: Which way is better; None: as the log or the metric's name tells.
+        run: Which run, where the file holds several; None: the last.
+        now: The moment of the import.
+
+    Raises:
+        UsageError: If the file has no known shape, a line of it is wrong, or it does not tell which way is better.
+    """
+    log = read_log(path, metric=metric, run=run, whole=True)
+    name = _form_of(log)
+    if form not in (None, name):
+        raise UsageError(
+            f"{path} has the shape {log.shape}, which is not that of --format {form}.\n"
+            "Leave --format out, or name the file that was meant."
+        )
+    source = _Source(path, log, now or datetime.now(UTC))
+    begun = _run(source, name, _metric(source, metric, direction), run)
+    source.run_id = begun.id
+    finished = _unique(source, _READERS[name](source))
+    begun.baseline_commit = begun.baseline_commit or finished[0].experiment.kept_commit or ""
+    begun.created = min(one.experiment.started for one in finished)
+    begun.ended = max(one.experiment.ended or one.experiment.started for one in finished)
+    session = Session(run_id=begun.id, started=begun.created, ended=begun.ended, reason=begun.stop_reason)
+    return FinishedRun(begun, session, tuple(finished), log.shape, (*log.notes, *source.notes))
+
+
+class _Source:
+    """A log that was read, and the place in it that a sentence speaks of."""
+
+    def __init__(self, path: Path, log: ExperimentLog, now: datetime) -> None:
+        self.path, self.log, self.now = path, log, now
+        self.written = min(datetime.fromtimestamp(path.stat().st_mtime, UTC), now)
+        self.run_id = ""
+        self.notes: list[str] = []
+
+    def wrong(self, row: LogRow, what: str) -> UsageError:
+        return UsageError(f"{self.path}, line {row.line}: {what}.\nCorrect the line; nothing was imported.")
+
+    def past(self, row: LogRow, moment: datetime) -> datetime:
+        """Return a moment; one in the future is refused, for later runs would count their time from it."""
+        if moment > self.now + timedelta(days=1):
+            raise self.wrong(row, f"the time {moment:%Y-%m-%d %H:%M} lies in the future")
+        return moment.astimezone(UTC)
+
+    @property
+    def origin(self) -> str:
+        return f"import:{self.path.name}"
+
+
+def _form_of(log: ExperimentLog) -> str:
+    if log.shape.startswith("JSON lines"):
+        return "jsonl"
+    return "pi" if log.shape.startswith("pi") else "csv" if log.shape.startswith("csv") else "results.tsv"
+
+
+# ---- The run
+
+
+def _metric(source: _Source, name: str | None, given: Direction | None) -> Metric:
+    """Return the metric: as our own JSON lines describe it, else what the log and the caller say.
+
+    Raises:
+        UsageError: If nobody says its name, or which way is better.
+    """
+    log = source.log
+    described = log.header.get("metric")
+    if isinstance(described, dict):
+        try:
+            return metric_from_json(described)
+        except (KeyError, TypeError, ValueError) as error:
+            what = f"the metric of the run is not as autoresearch export writes it: {error}"
+            raise source.wrong(log.rows[0], what) from error
+    name = log.metric or name or ""
+    if not name:
+        raise UsageError(f"{source.path} does not name its metric.\nSay it: --metric NAME")
+    direction = given or log.direction or direction_of(name)
+    if direction is None:
+        raise UsageError(
+            f"{source.path}: the name {name!r} does not tell whether lower or higher is better.\n"
+            "Say it: --direction lower, or --direction higher."
+        )
+    return Metric(name, log.unit, direction)
+
+
+def _run(source: _Source, form: str, metric: Metric, chosen: str | None) -> Run:
+    """Return the run; its id follows from what was read, so that the same file is never there twice."""
+    read = f"{metric.name}\0{metric.direction.value}\0{chosen or ''}\0".encode() + source.path.read_bytes()
+    header = source.log.header if form == "jsonl" else {}
+    about = _checked(source, source.log.rows[0], _RUN, header) if header else {}
+    if about.get("policy") in policy_names():
+        try:
+            create_policy(about["policy"], about.get("policy_parameters", {}))
+        except UsageError as error:
+            raise source.wrong(source.log.rows[0], f"the policy of the run: {str(error).rstrip('.')}") from error
+    options: dict[str, Any] = {"file": source.path.name, "format": form}
+    if header:
+        options["run"] = dict(header)
+    if form == "pi":
+        options["name"] = str(source.log.header.get("name") or "")
+    # Another tool's loop kept what it says it kept; greedy believes just that, and reports say so.
+    rules = {"policy": "greedy", "proposer": "unknown", **about}
+    return Run(
+        **{
+            **rules,
+            "id": f"import-{hashlib.sha256(read).hexdigest()[:12]}",
+            "adapter": IMPORT_ADAPTER,
+            "metric": metric_as_json(metric),
+            "options": options,
+            "state": "stopped",
+            "stop_reason": f"imported from {source.path.name}",
+        }
+    )
+
+
+def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[FinishedExperiment]:
+    """Return the experiments by number; what the ledger holds once may be in the file once.
+
+    Raises:
+        UsageError: If two rows have one number, or two measurements of a row one place.
+    """
+    seen: dict[int, int] = {}
+    for row, one in zip(source.log.rows, finished, strict=True):
+        number = one.experiment.number
+        if number < 0:
+            raise source.wrong(row, f"experiments are numbered from 0, and this is {number}")
+        if number in seen:
+            raise source.wrong(row, f"experiment {number} stands in line {seen[number]} already")
+        seen[number] = row.line
+        places = [(m.arm, m.repair, m.look, m.attempt) for m in one.measurements]
+        looks = [(look.arm, look.look) for look in one.looks]
+        if len(set(places)) < len(places) or len(set(looks)) < len(looks):
+            raise source.wrong(row, f"a measurement of experiment {number} stands there twice")
+    return sorted(finished, key=lambda one: one.experiment.number)
+
+
+# ---- Checking what a line says
+
+
+class _Change(BaseModel):
+    knob: str
+    old: str
+    new: str
+
+
+_Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_TYPES: Mapping[str, Any] = {
+    # Columns whose type in the table says less than what readers of the ledger rely on.
+    "timings": dict[str, float],
+    "changes": list[_Change],
+    "secondary": dict[str, float],
+    "curve": list[tuple[float, float]],
+    "policy_parameters": dict[str, float],
+}
+_STRICT = {int: _Integer, int | None: _Integer | None, datetime: AwareDatetime, datetime | None: AwareDatetime | None}
+
+
+def _model(table: type[SQLModel], names: Sequence[str]) -> type[BaseModel]:
+    """Return what checks these columns of a table as JSON gives them."""
+    fields: dict[str, Any] = {}
+    for name in names:
+        known = table.model_fields[name]
+        kind = _TYPES.get(name) or _STRICT.get(known.annotation, known.annotation)  # type: ignore[arg-type]
+        fields[name] = (kind, ...) if known.is_required() and name == "value" else (kind, None)
+    config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
+    made: type[BaseModel] = create_model(f"{table.__name__}Line", __config__=config, **fields)
+    return made
+
+
+_NOT_OURS = ("id", "run_id", "session_id", "proposal_id", "sequence")
+"""Columns of an experiment that are numbers of another ledger."""
+
+_FROM_LOG = ("outcome", "value", "origin")
+"""Columns that are read, and judged, by `logs` or set by the import."""
+
+_EXPERIMENT = _model(Experiment, [name for name in Experiment.model_fields if name not in (*_NOT_OURS, *_FROM_LOG)])
+_MEASUREMENT = _model(
+    MeasurementRow, [name for name in MeasurementRow.model_fields if name not in ("id", "experiment_id")]
+)
+_LOOK = _model(LiveLook, [name for name in LiveLook.model_fields if name not in ("id", "experiment_id")])
+_RUN = _model(Run, [name for name in RUN_KEYS if name not in ("adapter", "metric", "stop_reason", "created", "ended")])
+
+
+def _checked(source: _Source, row: LogRow, model: type[BaseModel], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that a JSON object says, each of its type.
+
+    Raises:
+        UsageError: If one of them is of another type; names line and column.
+    """
+    try:
+        text = json.dumps(record, allow_nan=False)
+    except ValueError as error:
+        raise source.wrong(row, "a number is nan or infinite, and nothing measured is") from error
+    try:
+        return model.model_validate_json(text).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise source.wrong(row, _fault(error)) from error
+
+
+def _fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=True)[0]
+    where, found = ".".join(str(part) for part in first["loc"]), repr(first.get("input"))
+    if not where:
+        return f"this cannot be read: {first['msg']}"
+    shown = found if len(found) <= 60 else f"{found[:57]}..."
+    return f"{where} is {shown}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+# ---- The formats
+
+
+def _from_results(source: _Source) -> list[FinishedExperiment]:
+    """Read a table of karpathy/autoresearch or of uditgoenka/autoresearch."""
+    known = {"commit", source.log.metric, "memory_gb", "status", "description", "iteration"}
+    surplus = [name for name in source.log.rows[0].record if name not in known and name]
+    if surplus:
+        source.notes.append(f"Left out: the columns {', '.join(surplus)}.")
+    finished: list[FinishedExperiment] = []
+    for number, row in enumerate(source.log.rows):
+        memory = _memory_gb(source, row)
+        commit = str(row.record.get("commit", "")).strip("-")
+        experiment = _experiment(source, row, number, commit, finished)
+        if row.value is None and memory:
+            experiment.details = {IMPORTED: {"memory_gb": memory}}
+        secondary = {"peak_vram_mb": memory * 1024} if memory else {}
+        finished.append(FinishedExperiment(experiment, _measured(row, secondary, experiment)))
+    return finished
+
+
+def _memory_gb(source: _Source, row: LogRow) -> float:
+    cell = str(row.record.get("memory_gb", ""))
+    if cell in ("", "-"):
+        return 0.0
+    try:
+        memory = float(cell)
+    except ValueError as error:
+        raise source.wrong(row, f"memory_gb is {cell[:60]!r}, which is no number") from error
+    if not 0 <= memory < 1e9:
+        raise source.wrong(row, f"memory_gb is {cell[:60]!r}, which no machine has")
+    return memory
+
+
+def _experiment(
+    source: _Source, row: LogRow, number: int, commit: str, before: Sequence[FinishedExperiment]
+) -> Experiment:
+    """Return an experiment of a log that says little more than what was kept."""
+    kept = row.outcome is Outcome.KEPT
+    parent = next((one.experiment for one in reversed(before) if one.experiment.outcome == Outcome.KEPT.value), None)
+    return Experiment(
+        run_id=source.run_id,
+        session_id=0,
+        number=number,
+        parent_number=None if parent is None else parent.number,
+        parent_commit="" if parent is None else parent.kept_commit or "",
+        hypothesis=row.description,
+        origin=source.origin,
+        kept_commit=(commit or None) if kept else None,
+        candidate_commit=None if kept else commit or None,
+        outcome=row.outcome.value,
+        value=row.value,
+        started=source.written,
+        ended=source.written,
+    )
+
+
+def _measured(row: LogRow, secondary: Mapping[str, float], experiment: Experiment) -> tuple[MeasurementRow, ...]:
+    """Return the one measurement that a value stands for."""
+    if row.value is None:
+        return ()
+    return (MeasurementRow(experiment_id=0, value=row.value, secondary=dict(secondary), started=experiment.started),)
+
+
+def _from_pi(source: _Source) -> list[FinishedExperiment]:
+    """Read the log of pi-autoresearch; what stands under `asi` by the names that we write is taken over."""
+    numbers = [row.record.get("run") for row in source.log.rows]
+    plain = [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]
+    in_order = len(plain) == len(numbers) and plain[0] == 1 and plain == sorted(set(plain))
+    finished: list[FinishedExperiment] = []
+    for place, row in enumerate(source.log.rows):
+        number = plain[place] - 1 if in_order else place
+        experiment = _experiment(source, row, number, str(row.record.get("commit") or ""), finished)
+        metrics = _checked(source, row, _MEASUREMENT, {"value": 0.0, "secondary": row.record.get("metrics") or {}})
+        notes = row.record.get("asi") or {}
+        if not isinstance(notes, dict):
+            raise source.wrong(row, "asi is no object")
+        _take_notes(source, row, experiment, notes)
+        experiment.started = experiment.ended = _moment(source, row)
+        if row.value is None and metrics["secondary"]:
+            experiment.details = {**experiment.details, IMPORTED: {"metrics": metrics["secondary"]}}
+        finished.append(FinishedExperiment(experiment, _measured(row, metrics["secondary"], experiment)))
+    return finished
+
+
+def _take_notes(source: _Source, row: LogRow, experiment: Experiment, notes: Mapping[str, Any]) -> None:
+    """Take over what pi's log says beside the value: our own words where they agree with the status, else as notes."""
+    ours = {name: notes[name] for name in PI_VERDICT if name in notes}
+    if PI_STATUS.get(str(ours.get("outcome")), "discard") == row.record.get("status") and "outcome" in ours:
+        try:
+            experiment.outcome = Outcome(ours.pop("outcome")).value
+        except ValueError as error:
+            raise source.wrong(row, f"asi.outcome is {notes['outcome']!r}, which is no outcome") from error
+        for name, value in _checked(source, row, _EXPERIMENT, ours).items():
+            setattr(experiment, name, value)
+        notes = {name: value for name, value in notes.items() if name not in PI_VERDICT}
+    experiment.details = _checked(source, row, _EXPERIMENT, {"details": notes})["details"]
+
+
+def _moment(source: _Source, row: LogRow) -> datetime:
+    found = row.record.get("timestamp")
+    if not found:
+        return source.written
+    try:
+        return source.past(row, EPOCH + timedelta(milliseconds=found))
+    except (OverflowError, TypeError, ValueError) as error:
+        raise source.wrong(row, f"the timestamp {str(found)[:60]} is no time in milliseconds") from error
+
+
+def _from_csv(source: _Source) -> list[FinishedExperiment]:
+    """Read our own CSV."""
+    return [_csv_experiment(source, row) for row in source.log.rows]
+
+
+def _csv_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
+    cells = {name: text_of_cell(cell) for name, cell in row.record.items() if cell}
+    texts = {name: cell for name, cell in cells.items() if name in _EXPERIMENT.model_fields}
+    try:
+        columns = _EXPERIMENT.model_validate_strings(texts, strict=False).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise source.wrong(row, _fault(error)) from error
+    experiment = _complete(source, row, columns)
+    if "values" in row.record:
+        values = [_finite(source, row, text) for text in cells.get("values", "").split()]
+    else:
+        values = [] if row.value is None else [row.value]
+    taken = [
+        MeasurementRow(experiment_id=0, value=value, look=look, seed=look, started=experiment.started)
+        for look, value in enumerate(values)
+    ]
+    return FinishedExperiment(experiment, taken, proposal=_spent(experiment))
+
+
+def _finite(source: _Source, row: LogRow, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise source.wrong(row, f"values has {text[:60]!r}, which is no number") from error
+    if not math.isfinite(value):
+        raise source.wrong(row, f"values has {text!r}, and nothing measured is")
+    return value
+
+
+def _complete(source: _Source, row: LogRow, columns: Mapping[str, Any]) -> Experiment:
+    """Return an experiment of our own format, with what the log was judged to say."""
+    if columns.get("number") is None:
+        raise source.wrong(row, "the number of the experiment is missing")
+    given = {name: value for name, value in columns.items() if name in Experiment.model_fields}
+    moments = {name: source.past(row, given[name]) for name in ("started", "ended") if given.get(name) is not None}
+    given = {"started": moments.get("ended", source.written), **given, **moments}
+    ours = {"run_id": source.run_id, "session_id": 0, "origin": source.origin}
+    return Experiment(**{**given, **ours, "outcome": row.outcome.value, "value": row.value})
+
+
+def _spent(experiment: Experiment) -> ProposalRow | None:
+    """Return the proposal that an experiment's costs are booked on; the ledger sums costs over proposals."""
+    if not experiment.usd and not experiment.tokens:
+        return None
+    return ProposalRow(
+        run_id=experiment.run_id,
+        number=experiment.number,
+        attempt=0,
+        status="accepted",
+        hypothesis=experiment.hypothesis,
+        category=experiment.category,
+        origin=experiment.origin,
+        proposer=experiment.proposer,
+        usd=experiment.usd,
+        tokens_in=experiment.tokens,
+        created=experiment.started,
+    )
+
+
+def _from_jsonl(source: _Source) -> list[FinishedExperiment]:
+    """Read our own JSON lines."""
+    known = {*Experiment.model_fields, "measurements", "looks", "run"}
+    surplus = sorted({name for row in source.log.rows for name in row.record if name not in known})
+    if surplus:
+        source.notes.append(f"Left out: the keys {', '.join(surplus)}, which this release does not know.")
+    return [_jsonl_experiment(source, row) for row in source.log.rows]
+
+
+def _jsonl_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
+    record = row.record
+    experiment = _complete(source, row, _checked(source, row, _EXPERIMENT, record))
+    measurements, kept_measurements = _children(source, row, MeasurementRow, _MEASUREMENT, "measurements")
+    looks, kept_looks = _children(source, row, LiveLook, _LOOK, "looks")
+    columns = {name: record[name] for name in (*_NOT_OURS, "origin") if name in record}
+    absent = [name for name in (*_NOT_OURS, "origin", "looks", "run") if name not in record]
+    kept = {"columns": columns, "measurements": kept_measurements, "looks": kept_looks, "without": absent}
+    experiment.details = {**experiment.details, IMPORTED: {name: value for name, value in kept.items() if value}}
+    return FinishedExperiment(experiment, measurements, looks, _spent(experiment))
+
+
+def _children(
+    source: _Source, row: LogRow, table: type[Any], model: type[BaseModel], name: str
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Return the rows that a line has under a key, and the ids that they had in their ledger."""
+    found = row.record.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise source.wrong(row, f"{name} is no list of objects")
+    rows = []
+    for one in found:
+        columns = {key: value for key, value in _checked(source, row, model, one).items() if value is not None}
+        columns["experiment_id"] = 0
+        for key in ("started", "at"):
+            if key in columns:
+                columns[key] = source.past(row, columns[key])
+        rows.append(table(**columns))
+    return rows, [{key: one[key] for key in ("id", "experiment_id") if key in one} for one in found]
+
+
+_READERS: Mapping[str, Callable[[_Source], list[FinishedExperiment]]] = {
+    "results.tsv": _from_results,
+    "jsonl": _from_jsonl,
+    "pi": _from_pi,
+    "csv": _from_csv,
+}
