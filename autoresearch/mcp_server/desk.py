@@ -334,6 +334,9 @@ class Desk:
             return "stopped", f"Run {run.id} is not at work: {self._line(why or 'stopped')}. Go on with it: call start."
         if run.state == "paused":
             return "paused", f"Run {run.id} is paused; it goes on after resume."
+        waiting = {message.command for message in place.ledger.pending(run.id)}
+        if "stop" in waiting or "pause" in waiting:
+            return "busy", f"The run is about to {'stop' if 'stop' in waiting else 'pause'}; ask again."
         if asked is not None:
             what = "a repair of its candidate" if asked.seen.failed else "a proposal"
             return "asked", f"Experiment {asked.seen.number} waits for {what}. Answer with propose."
@@ -341,14 +344,14 @@ class Desk:
         if row is None:
             return "busy", "The run is between two experiments; ask again."
         what = "The baseline" if row.number == 0 else f"Experiment {row.number}"
-        return "busy", f"{what} is being checked, measured or judged; ask again."
+        return "busy", f"{what} is being measured or judged, or waits for a person's approval; ask again."
 
     def _shown_request(self, asked: Asked, place: _Place, have_material: str) -> Request:
         # Notes may have come since the request was written down.
         notes = [self._text(note, _LOG) for note in place.ledger.notes(place.run.id)]
         changes: dict[str, Any] = {"notes": notes}
         if have_material == asked.seen.material:
-            changes |= {"program": "", "brief": "", "files": [], "readonly": []}
+            changes |= {"program": "", "brief": "", "files": [], "readonly": [], "rules": ""}
         return asked.seen.model_copy(update=changes)
 
     def _logged(self, row: Experiment) -> LoggedExperiment:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
@@ -19,6 +18,7 @@ from autoresearch.core.proposers.exchange import Answer, Edit, FileText
 from autoresearch.mcp_server.desk import Desk
 from autoresearch.mcp_server.launch import Order
 from autoresearch.mcp_server.models import Logged, NextRequest, Proposed, Shown, Started, Status, Told
+from autoresearch.mcp_server.strict import StrictTool, ToolError
 from autoresearch.version import __version__
 
 __all__ = ["build_server", "serve"]
@@ -56,18 +56,31 @@ def _told() -> Iterator[None]:
 
 def build_server(desk: Desk) -> MCPServer[Any]:
     """Return the server with its tools."""
-    server: MCPServer[Any] = MCPServer(
-        "autoresearch", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
+    tools = Tools()
+    _add_start(tools, desk)
+    _add_looking(tools, desk)
+    _add_proposing(tools, desk)
+    _add_steering(tools, desk)
+    return MCPServer(
+        "autoresearch", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", tools=list(tools)
     )
-    _add_start(server, desk)
-    _add_looking(server, desk)
-    _add_proposing(server, desk)
-    _add_steering(server, desk)
-    return server
 
 
-def _add_start(server: MCPServer[Any], desk: Desk) -> None:
-    @server.tool(annotations=_RUNS)
+class Tools(list[StrictTool]):
+    """The tools in the order in which they are listed."""
+
+    def add(self, annotations: ToolAnnotations) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Make a function a tool: its name, docstring, parameters and result are what an agent is told."""
+
+        def take(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.append(StrictTool.made_of(function, annotations))
+            return function
+
+        return take
+
+
+def _add_start(tools: Tools, desk: Desk) -> None:
+    @tools.add(_RUNS)
     async def start(
         adapter: Annotated[str | None, Field(description="What to improve; only for a new workspace.")] = None,
         proposer: Annotated[
@@ -117,20 +130,20 @@ def _add_start(server: MCPServer[Any], desk: Desk) -> None:
             return answer or desk.preparing()
 
 
-def _add_looking(server: MCPServer[Any], desk: Desk) -> None:
-    @server.tool(annotations=_READS)
+def _add_looking(tools: Tools, desk: Desk) -> None:
+    @tools.add(_READS)
     def status() -> Status:
         """Show the latest run in figures."""
         with _told():
             return desk.status()
 
-    @server.tool(annotations=_READS)
+    @tools.add(_READS)
     def log(last: Annotated[int, Field(ge=1, le=500, description="How many of the latest to list.")] = 30) -> Logged:
         """List the latest finished experiments, oldest first, and the proposals that came to nothing."""
         with _told():
             return desk.log(last)
 
-    @server.tool(annotations=_READS)
+    @tools.add(_READS)
     def show(
         which: Annotated[str, Field(description="Number of an experiment, best (the incumbent) or baseline.")] = "best",
         diff: Annotated[bool, Field(description="With what it changed.")] = True,
@@ -141,8 +154,8 @@ def _add_looking(server: MCPServer[Any], desk: Desk) -> None:
             return desk.show(which, diff=diff, log=log)
 
 
-def _add_proposing(server: MCPServer[Any], desk: Desk) -> None:
-    @server.tool(annotations=_READS)
+def _add_proposing(tools: Tools, desk: Desk) -> None:
+    @tools.add(_READS)
     async def next_request(
         wait_seconds: Annotated[
             float, Field(ge=0, le=50, description="How long to wait while the run is busy.")
@@ -160,7 +173,7 @@ def _add_proposing(server: MCPServer[Any], desk: Desk) -> None:
                 return answer
             await anyio.sleep(_POLL_SECONDS)
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def propose(
         request: Annotated[str, Field(description="`request` of the request that is answered.")],
         hypothesis: Annotated[str, Field(description="One sentence: what changes, and why the metric should move.")],
@@ -185,38 +198,38 @@ def _add_proposing(server: MCPServer[Any], desk: Desk) -> None:
             )
 
 
-def _add_steering(server: MCPServer[Any], desk: Desk) -> None:
-    @server.tool(annotations=_STEERS)
+def _add_steering(tools: Tools, desk: Desk) -> None:
+    @tools.add(_STEERS)
     def pause() -> Told:
         """Pause the run at work after its experiment, or at once while it waits for a proposal."""
         with _told():
             return desk.send("pause", "", "It pauses after the experiment in progress.")
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def resume() -> Told:
         """Let a paused run go on."""
         with _told():
             return desk.send("resume", "", "It goes on within a second.")
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def stop() -> Told:
         """End the run at work after its experiment, or at once while it waits for a proposal; start goes on with it."""
         with _told():
             return desk.send("stop", "", "It ends after the experiment in progress.")
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def note(text: Annotated[str, Field(min_length=1, max_length=2000)]) -> Told:
         """Leave a note for whoever proposes; it comes with every later request."""
         with _told():
             return desk.send("note", text, "It comes with the next request for a proposal.")
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def approve(number: Number) -> Told:
         """Let a waiting candidate be measured; not one that was proposed through these tools."""
         with _told():
             return desk.answer_waiting("approve", number)
 
-    @server.tool(annotations=_STEERS)
+    @tools.add(_STEERS)
     def reject(number: Number) -> Told:
         """Refuse a waiting candidate; it counts as reverted."""
         with _told():

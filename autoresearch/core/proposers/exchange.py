@@ -50,14 +50,14 @@ Redact = Callable[[str], str]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class FileText(BaseModel):
+class FileText(BaseModel, extra="forbid"):
     """A whole file: of a request as it is, of an answer as it shall be."""
 
     path: str = Field(description="Relative to the root of the artifact, with forward slashes.")
     text: str
 
 
-class Edit(BaseModel):
+class Edit(BaseModel, extra="forbid"):
     """Put `replace` where `search` stands."""
 
     path: str = Field(description="Relative to the root of the artifact, with forward slashes.")

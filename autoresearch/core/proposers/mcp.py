@@ -75,14 +75,22 @@ class McpProposer:
     def _answer(self, exchange: Exchange, request: ProposalRequest) -> Answer:
         key = key_of(request)
         exchange.ask(asked_of(request, self._redact))
+        if (answer := exchange.answer_to(key)) is not None:
+            return answer  # it was given while no run was at work
+        self._introduce(request.number)
+        try:
+            return self._awaited(exchange, key, request.number)
+        except BaseException:
+            exchange.forget_request()  # nobody waits any more; whoever goes on with the run asks again
+            raise
+
+    def _awaited(self, exchange: Exchange, key: str, number: int) -> Answer:
         waited = 0.0  # of this process's own time: a pause, or a machine that sleeps, is nobody's silence
         while (answer := exchange.answer_to(key)) is None:
-            if waited == 0:
-                self._introduce(request.number)
             if waited >= self._patience:
                 raise RunStoppedError(
-                    f"stopped: no coding agent proposed experiment {request.number} within "
-                    f"{self._patience / 60:g} min; run again to go on where it waits",
+                    f"stopped: no coding agent proposed experiment {number} within {self._patience / 60:g} min; "
+                    "run again to go on where it waits",
                     fault=True,
                 )
             self._wait(POLL_SECONDS)
