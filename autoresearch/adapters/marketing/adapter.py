@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from autoresearch.adapters.marketing import wording
+from autoresearch.adapters.marketing import lanes, watch, wording
 from autoresearch.adapters.marketing.campaign import BRAND_NAME, CAMPAIGN_NAME, COPY_NAME, FACTS_NAME, Campaign
-from autoresearch.adapters.marketing.sources import NOTES, Seen, Source, create_source
+from autoresearch.adapters.marketing.live import CONTROL, TREATMENT
+from autoresearch.adapters.marketing.records import Records
+from autoresearch.adapters.marketing.sources import NOTES, SharesPeople, Source, create_source
 from autoresearch.adapters.marketing.starter import workspace_files
 from autoresearch.core import (
     ArmTotals,
@@ -21,6 +20,7 @@ from autoresearch.core import (
     Direction,
     GateReport,
     Knob,
+    Lane,
     LiveExperiment,
     Look,
     Metric,
@@ -32,11 +32,6 @@ from autoresearch.core import (
     UsageError,
     Workspace,
 )
-from autoresearch.core.decision.gates import ceiling_gate, end_of_week, harm_gate, split_gate
-from autoresearch.core.decision.race_bernoulli import Counts
-
-CROSSED_SHARE = 0.01
-"""Share of units in both arms above which a test is invalid: few people have two devices, a lost cookie has many."""
 
 _LABELS = {"simulated": "simulated_", "replay": "replayed_"}
 
@@ -75,6 +70,7 @@ class MarketingAdapter:
         self._campaign: Campaign | None = None
         self._source: Source | None = None
         self._brief: str | None = None
+        self._kept: dict[str, Records] = {}
 
     @property
     def metric(self) -> Metric:
@@ -199,6 +195,25 @@ class MarketingAdapter:
         if found:
             raise CandidateError(" ".join(found[:3]))
 
+    # Several tests at once
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """The surfaces of the campaign, or the whole copy as the only one; that too before a campaign is read."""
+        return lanes.NO_SURFACES if self._campaign is None else lanes.lanes_of(self._campaign)
+
+    def belongs(self, lane: str, parent: Artifact, candidate: Artifact) -> str | None:
+        """Return why a candidate is none of a surface's: it changes what the surface does not test, or nothing."""
+        return lanes.foreign(self.campaign, lane, parent, candidate)
+
+    def lane_knobs(self, lane: str, artifact: Artifact) -> Sequence[Knob]:
+        """A knob for every slot of a surface that lists options."""
+        return lanes.knobs(self.campaign, lane, artifact)
+
+    def lane_brief(self, lane: str) -> str:
+        """What may change in a surface, and who sees it."""
+        return lanes.brief(self.campaign, lane)
+
     # The test
 
     def start(self, experiment: LiveExperiment) -> None:
@@ -207,15 +222,36 @@ class MarketingAdapter:
         Raises:
             CandidateError: If nobody would see a difference.
         """
-        control, treatment = wording.Copy.load(experiment.control), wording.Copy.load(experiment.treatment)
-        if not wording.changed_slots(control, treatment):
-            raise CandidateError(
-                "Both copies read the same, so nobody would see a difference; change a text in [slots]."
-            )
+        _refuse_twin(experiment)
         records = self._records(experiment.id)
-        records.register(self._registration(experiment))
+        records.register(self._registration([experiment]) | self._own(experiment))
         # Only now may anybody see it.
         records.begin(self.source.start(experiment))
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
+        """Show all arms of a test, once its plan with the texts of every one is written down and hashed.
+
+        Raises:
+            CandidateError: If nobody would see a difference between a treatment and the control.
+        """
+        for experiment in experiments:
+            _refuse_twin(experiment)
+        shared = self._shared_plan(experiments)
+        for experiment in experiments:
+            self._records(experiment.id).register(shared | self._own(experiment))
+        began = self._sharing.start_together(experiments).started
+        for experiment in experiments:
+            self._records(experiment.id).begin(began)
+
+    def show_to_everybody(self, artifact: Path) -> None:
+        """Show a copy to everybody outside tests, the permanent holdout excepted."""
+        self._sharing.show_to_everybody(artifact)
+
+    @property
+    def _sharing(self) -> SharesPeople:
+        source = self.source
+        assert isinstance(source, SharesPeople), "a campaign with several lanes or arms names a source that serves them"
+        return source
 
     def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
         """Return the totals of both arms, and keep what the gates will want to know."""
@@ -230,9 +266,9 @@ class MarketingAdapter:
         if not looks:
             return GateReport()
         return GateReport(
-            invalid=self._invalid(looks[-1]),
-            harm=self._harm(looks),
-            hold=self._hold(records, looks, crossed),
+            invalid=watch.invalid(looks, records.plan["split"]),
+            harm=watch.harm(looks, self.campaign.guardrails),
+            hold=watch.hold(looks, records.began(), crossed, whole_weeks=self._whole_weeks()),
             note=NOTES.get(self.source.label),
         )
 
@@ -260,6 +296,7 @@ class MarketingAdapter:
         if outcome in (Outcome.KEPT, Outcome.REVERTED, Outcome.INCONCLUSIVE):
             self._remember(experiment_id)
         self.source.finish(experiment_id, kept=outcome is Outcome.KEPT)
+        self._kept.pop(experiment_id, None)
 
     def _remember(self, experiment_id: str) -> None:
         """Write the test down for the map; people made up, of the past, or chosen by somebody's tool stay out of it."""
@@ -269,72 +306,79 @@ class MarketingAdapter:
         registered, looks = records.registered(), records.looks()
         if registered is None or not looks or self.source.label or self.metric.kind is not MetricKind.PROPORTION:
             return
-        texts = registered["plan"]["texts"]
-        arms = tuple(PastArm(texts[arm.arm], arm.n, arm.total) for arm in looks[-1].arms)
+        plan = registered["plan"]
+        audience = lanes.audience_of(self.campaign, plan.get("surface", {}).get("name", ""))
+        # Each treatment is a test of its own to the map, and people of a control that several share are counted once:
+        # each test gets its share of them.
+        shares = {CONTROL: len(plan["arms"]) if "arms" in plan else 1}
+        arms = tuple(
+            PastArm(
+                wording.Copy(plan["texts"][arm.arm]).seen_by(audience).slots,
+                arm.n // shares.get(arm.arm, 1),
+                arm.total / shares.get(arm.arm, 1),
+            )
+            for arm in looks[-1].arms
+        )
         state = self.campaign.folder / ".autoresearch" / "marketing"
         remember(state, PastTest(experiment_id, registered["began"], arms))
-
-    def _invalid(self, seen: Seen) -> str | None:
-        units = sum(seen.exposed.values())
-        if not units:
-            return None
-        shares = {arm: 1.0 / len(seen.exposed) for arm in seen.exposed}
-        gate = split_gate([ArmTotals(arm, n, 0.0, 0.0) for arm, n in seen.exposed.items()], shares)
-        if not gate.passed:
-            return gate.reason
-        if seen.crossed > max(10, CROSSED_SHARE * units):
-            return (
-                f"{seen.crossed} of {units} units saw both arms, so nobody knows what moved them. Look for a cache, or "
-                "a cookie that is lost between visits."
-            )
-        return None
-
-    def _harm(self, looks: Sequence[Seen]) -> str | None:
-        for rail in self.campaign.guardrails:
-            series = [seen.guardrails[rail.name] for seen in looks if rail.name in seen.guardrails]
-            if not series or not series[-1][1].n:
-                continue
-            gate = harm_gate(_increments(series), effect=rail.harm, name=rail.name)
-            if gate.passed and rail.ceiling is not None:
-                gate = ceiling_gate(series[-1][1].n, series[-1][1].total, rail.ceiling, name=rail.name)
-            if not gate.passed:
-                return gate.reason
-        return None
-
-    def _hold(self, records: Records, looks: Sequence[Seen], crossed: Look | None) -> str | None:
-        if looks[-1].hold is not None or crossed is None or not self._whole_weeks():
-            return looks[-1].hold
-        ends = end_of_week(records.began(), _moment_of(looks, crossed))
-        if looks[-1].at >= ends:
-            return None
-        return f"A line is crossed; the test ends with its week, on {ends:%Y-%m-%d}."
 
     def _whole_weeks(self) -> bool:
         return self.campaign.traffic.whole_weeks and self._options.get("whole_weeks", "yes") in _YES
 
     def _records(self, experiment_id: str) -> Records:
-        return Records(self.campaign.folder / ".autoresearch" / "marketing" / "looks" / experiment_id)
+        if experiment_id not in self._kept:
+            folder = self.campaign.folder / ".autoresearch" / "marketing" / "looks" / experiment_id
+            self._kept[experiment_id] = Records(folder)
+        return self._kept[experiment_id]
 
-    def _registration(self, experiment: LiveExperiment) -> dict[str, Any]:
-        campaign = self.campaign
+    def _shared_plan(self, experiments: Sequence[LiveExperiment]) -> dict[str, Any]:
+        """Return what all experiments of a test have in common, the arms of those included that are finished by now."""
+        plan = self._registration(experiments)
+        surface = lanes.surface_of(self.campaign, experiments[0].lane)
+        if surface is not None:
+            plan["surface"] = {"name": surface.name, "slots": list(surface.slots)}
+            if surface.audience:
+                plan["surface"]["audience"] = {name: list(values) for name, values in surface.audience.items()}
+        if len(experiments) > 1 or self.campaign.traffic.arms > 1:
+            plan["arms"] = {one.arm: {"experiment": one.id, "texts": _texts(one.treatment)} for one in experiments}
+        known = self._records(experiments[0].id).registered()
+        if known is not None and known["plan"].get("arms", {}).items() > plan.get("arms", {}).items():
+            plan |= {name: known["plan"][name] for name in ("arms", "split")}
+        return plan
+
+    def _own(self, experiment: LiveExperiment) -> dict[str, Any]:
+        """Return what the plan says of one experiment."""
         return {
             "experiment": experiment.id,
+            "treatment": Artifact.read(experiment.treatment, (COPY_NAME,)).fingerprint,
+            "texts": {"control": _texts(experiment.control), "treatment": _texts(experiment.treatment)},
+        }
+
+    def _registration(self, experiments: Sequence[LiveExperiment]) -> dict[str, Any]:
+        campaign, first = self.campaign, experiments[0]
+        return {
             "metric": campaign.metric.name,
             "direction": campaign.metric.direction.value,
             "min_effect": campaign.metric.min_effect,
             "goal": campaign.goal.event,
             "guardrails": {rail.name: {"ceiling": rail.ceiling, "harm": rail.harm} for rail in campaign.guardrails},
-            "split": dict(experiment.split),
+            "split": {CONTROL: first.split[CONTROL]} | {one.arm: one.split[TREATMENT] for one in experiments},
             "whole_weeks": self._whole_weeks(),
             "maturity_days": campaign.traffic.maturity_days,
             "source": campaign.traffic.source,
-            "control": Artifact.read(experiment.control, (COPY_NAME,)).fingerprint,
-            "treatment": Artifact.read(experiment.treatment, (COPY_NAME,)).fingerprint,
-            "texts": {
-                "control": dict(wording.Copy.load(experiment.control).slots),
-                "treatment": dict(wording.Copy.load(experiment.treatment).slots),
-            },
+            "control": Artifact.read(first.control, (COPY_NAME,)).fingerprint,
         }
+
+
+def _texts(artifact: Path) -> dict[str, str]:
+    return dict(wording.Copy.load(artifact).slots)
+
+
+def _refuse_twin(experiment: LiveExperiment) -> None:
+    """Raise CandidateError unless somebody would see a difference."""
+    control, treatment = wording.Copy.load(experiment.control), wording.Copy.load(experiment.treatment)
+    if not wording.changed_slots(control, treatment):
+        raise CandidateError("Both copies read the same, so nobody would see a difference; change a text in [slots].")
 
 
 def hopelessness(campaign: Campaign) -> str | None:
@@ -359,129 +403,3 @@ def hopelessness(campaign: Campaign) -> str | None:
         maturity_days=traffic.maturity_days,
     )
     return hopelessness_of(setting)
-
-
-def _increments(series: Sequence[Sequence[ArmTotals]]) -> Counts:
-    """Return what each look added to the cumulative totals of (control, treatment); a person forgotten adds nothing."""
-    rows = [(0.0, 0.0, 0.0, 0.0), *((a.n, a.total, b.n, b.total) for a, b in series)]
-    steps = [[max(0.0, after - before) for before, after in zip(*pair, strict=True)] for pair in pairwise(rows)]
-    return Counts.of(*map(list, zip(*steps, strict=True)))
-
-
-def _moment_of(looks: Sequence[Seen], crossed: Look) -> datetime:
-    """Return when a look was taken; the loop knows it by its totals, which do not fall where a person was forgotten."""
-    wanted = crossed.control.n + crossed.treatment.n
-    return next((seen.at for seen in looks if seen.arms[0].n + seen.arms[1].n >= wanted), looks[-1].at)
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What is written down of one test: its plan with the plan's hash, then a line per look.
-
-    Attributes:
-        folder: One folder a test.
-    """
-
-    folder: Path
-
-    def register(self, plan: Mapping[str, Any]) -> None:
-        """Write the plan and its hash, before anybody is exposed; a plan that is written already stays.
-
-        Raises:
-            UsageError: If another plan is written there.
-        """
-        known = self.registered()
-        if known is None:
-            self._write({"plan": plan, "sha256": _sha256(json.dumps(plan, sort_keys=True)), "began": None})
-            return
-        # A release that writes down more than the one that began the test is no change of plan.
-        other = sorted(name for name, value in known["plan"].items() if name in plan and plan[name] != value)
-        if other:
-            raise UsageError(
-                f"This test was registered with another plan than the one at hand: {', '.join(other)} differs from "
-                f"{self.folder / 'plan.json'}.\nPut it back as it was, or begin a new run, which ends the test: --new"
-            )
-
-    def begin(self, began: datetime) -> None:
-        """Write down when the test began; the first time counts."""
-        known = self.registered()
-        assert known is not None, "a test is registered before it begins"
-        if known["began"] is None:
-            self._write({**known, "began": began.isoformat()})
-
-    def _write(self, content: Mapping[str, Any]) -> None:
-        from autoresearch.core.formats import write_by_rename
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_by_rename(self.folder / "plan.json", json.dumps(content, indent=1))
-
-    def registered(self) -> dict[str, Any] | None:
-        """Return the plan's file; None before it was written.
-
-        Raises:
-            UsageError: If the plan was changed after it was hashed.
-        """
-        try:
-            found: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        if _sha256(json.dumps(found["plan"], sort_keys=True)) != found["sha256"]:
-            raise UsageError(
-                f"The plan {self.folder / 'plan.json'} was changed after its test began, and a plan that follows the "
-                "data proves nothing.\nPut it back as it was, or begin a new run, which ends the test: --new"
-            )
-        return found
-
-    def began(self) -> datetime:
-        """Return when the test began, in the source's time."""
-        found = self.registered()
-        assert found is not None, "start() registers a test before it is looked at"
-        return datetime.fromisoformat(found["began"])
-
-    def add(self, seen: Seen) -> None:
-        """Append a look."""
-        line = json.dumps(
-            {
-                "at": seen.at.isoformat(),
-                "arms": [_row(arm) for arm in seen.arms],
-                "exposed": dict(seen.exposed),
-                "crossed": seen.crossed,
-                "guardrails": {name: [_row(arm) for arm in arms] for name, arms in seen.guardrails.items()},
-                "over": seen.over,
-                "hold": seen.hold,
-            }
-        )
-        with (self.folder / "looks.jsonl").open("ab+") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # half a line, where a kill cut one short
-            file.write(line.encode() + b"\n")
-
-    def looks(self) -> list[Seen]:
-        """Return every look in order; half a line, where a kill cut one short, is left out."""
-        try:
-            whole, _, _ = (self.folder / "looks.jsonl").read_text(encoding="utf-8").rpartition("\n")
-        except FileNotFoundError:
-            return []
-        return [_seen(json.loads(line)) for line in whole.splitlines()]
-
-
-def _row(arm: ArmTotals) -> list[Any]:
-    return [arm.arm, arm.n, arm.total, arm.total_sq]
-
-
-def _seen(data: Mapping[str, Any]) -> Seen:
-    return Seen(
-        arms=tuple(ArmTotals(*row) for row in data["arms"]),
-        exposed=data["exposed"],
-        crossed=data["crossed"],
-        guardrails={name: tuple(ArmTotals(*row) for row in rows) for name, rows in data["guardrails"].items()},
-        at=datetime.fromisoformat(data["at"]),
-        over=data["over"],
-        hold=data.get("hold"),
-    )
-
-
-def _sha256(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from autoresearch.core import ArmTotals, EnvironmentNotReadyError, LiveExperiment, UsageError
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
+    from autoresearch.adapters.marketing.live import LiveTest
 
 
 SERVED = ("site", "api", "email")
@@ -88,6 +89,19 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of what is held open."""
+        ...
+
+
+@runtime_checkable
+class SharesPeople(Protocol):
+    """A source that runs tests of several candidates, and several tests at once, on people of their own."""
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> LiveTest:
+        """Show all arms of a test against one control; return it as it is live."""
+        ...
+
+    def show_to_everybody(self, artifact: Path) -> None:
+        """Show a copy to everybody who is in no test; what runs goes on. Nothing happens where it is shown already."""
         ...
 
 

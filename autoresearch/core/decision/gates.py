@@ -67,13 +67,16 @@ def log_split_e(counts: Sequence[int], split: Sequence[float]) -> float:
     return log_e
 
 
-def split_gate(totals: Sequence[ArmTotals], split: Mapping[str, float], level: float = SPLIT_LEVEL) -> Gate:
+def split_gate(
+    totals: Sequence[ArmTotals], split: Mapping[str, float], level: float = SPLIT_LEVEL, *, earlier: float = 0.0
+) -> Gate:
     """Say whether the arms have the shares of units that were intended; a broken split makes a test invalid.
 
     Args:
         totals: Cumulative units per arm.
         split: Intended share by arm.
         level: e-value at which the split counts as broken.
+        earlier: Logarithm of the e-value that the test brings along from when more arms were shown.
 
     Raises:
         ValueError: If an arm is in one and not in the other.
@@ -81,7 +84,7 @@ def split_gate(totals: Sequence[ArmTotals], split: Mapping[str, float], level: f
     counts = {arm.arm: arm.n for arm in totals}
     if counts.keys() != split.keys():
         raise ValueError(f"The split names the arms {sorted(split)}, and the totals {sorted(counts)}.")
-    log_e = log_split_e(list(counts.values()), [split[arm] for arm in counts])
+    log_e = earlier + log_split_e(list(counts.values()), [split[arm] for arm in counts])
     e = math.exp(min(log_e, 690.0))
     if e <= level:
         return Gate(True, e)

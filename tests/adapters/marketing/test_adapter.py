@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from autoresearch.adapters.marketing.adapter import MarketingAdapter, Records, create_adapter
+from autoresearch.adapters.marketing.adapter import MarketingAdapter, create_adapter
 from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, recall, remember
+from autoresearch.adapters.marketing.records import Records
 from autoresearch.adapters.marketing.sources import Seen
 from autoresearch.adapters.marketing.starter import workspace_files
 from autoresearch.adapters.marketing.wording import set_slots
