@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from autoresearch.adapters.marketing.surfaces import EVERYBODY, PAGE
 
 WEEKDAYS = (1.10, 1.12, 1.08, 1.05, 0.95, 0.80, 0.90)
 """Traffic of each day of the week, Monday first, relative to the mean."""
@@ -35,6 +38,8 @@ class Visit:
         dice: In [0, 1): converts where this is below the rate of what is seen.
         rail_dice: The same for each guardrail, by name.
         again: When the person comes back; None where not.
+        audience: Which audience the person belongs to; empty: none.
+        pages: Which pages the person looks at, the first one at least.
     """
 
     unit: str
@@ -42,6 +47,8 @@ class Visit:
     dice: float
     rail_dice: Mapping[str, float] = field(default_factory=dict)
     again: datetime | None = None
+    audience: str = EVERYBODY
+    pages: tuple[str, ...] = (PAGE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Audience:
         original: Slot texts of the original copy.
         spread: See `SPREAD`; 0 makes every text worth the same.
         rails: Rate of each guardrail event; the same whatever is seen.
+        audiences: Share of people in each audience; each has a taste of its own.
+        pages: Share of people who look at each further page besides the first.
     """
 
     seed: int
@@ -63,13 +72,24 @@ class Audience:
     original: Mapping[str, str]
     spread: float = SPREAD
     rails: Mapping[str, float] = field(default_factory=dict)
+    audiences: Mapping[str, float] = field(default_factory=dict)
+    pages: Mapping[str, float] = field(default_factory=dict)
 
-    def rate(self, slots: Mapping[str, str]) -> float:
-        """Return the true rate of a copy; every slot multiplies it by what its text is worth."""
-        gain = sum(
-            self._worth(name, text) - self._worth(name, self.original.get(name, "")) for name, text in slots.items()
-        )
+    def rate(self, slots: Mapping[str, str], audience: str = EVERYBODY) -> float:
+        """Return the true rate of the texts that a person sees; each multiplies it by what it is worth."""
+        gain = sum(self._gain(name, text, audience) for name, text in slots.items())
         return min(self.baseline * math.exp(gain), 0.95)
+
+    def crowds(self) -> Iterator[tuple[float, str, tuple[str, ...]]]:
+        """Yield the kinds of people that there are: share, audience, and the pages that they look at."""
+        others = 1.0 - math.fsum(self.audiences.values())
+        for audience, share in {EVERYBODY: others, **self.audiences}.items():
+            for looks in itertools.product((True, False), repeat=len(self.pages)):
+                chances = [
+                    reach if look else 1.0 - reach for look, reach in zip(looks, self.pages.values(), strict=True)
+                ]
+                pages = itertools.compress(self.pages, looks)
+                yield share * math.prod(chances), audience, (PAGE, *pages)
 
     def lift(self, control: Mapping[str, str], treatment: Mapping[str, str]) -> float:
         """Return the true lift of one copy over another."""
@@ -88,9 +108,27 @@ class Audience:
             at = moment + timedelta(days=_TRAFFIC_RATES[0] + dice.random() * (_TRAFFIC_RATES[1] - _TRAFFIC_RATES[0]))
             again = at + timedelta(hours=dice.uniform(0.1, 2.0)) if dice.random() < RETURNING else None
             rails = {rail: dice.random() for rail in self.rails}
-            yield Visit(_unit(f"{self.seed}/{name}/{moment.isoformat()}/{index}"), at, dice.random(), rails, again)
+            unit = _unit(f"{self.seed}/{name}/{moment.isoformat()}/{index}")
+            yield Visit(unit, at, dice.random(), rails, again, *self._way(unit))
             if dice.random() < ROBOTS:
                 yield Visit("", at, 1.0)
+
+    def _way(self, unit: str) -> tuple[str, tuple[str, ...]]:
+        """Return the audience of a person and the pages that it looks at."""
+        if not self.audiences and not self.pages:
+            return EVERYBODY, (PAGE,)
+        dice = random.Random(f"{self.seed}/way/{unit}")
+        position, audience = dice.random(), EVERYBODY
+        for name, share in self.audiences.items():
+            if 0.0 <= position < share:
+                audience = name
+            position -= share
+        return audience, (PAGE, *(page for page, reach in self.pages.items() if dice.random() < reach))
+
+    def _gain(self, slot: str, text: str, audience: str) -> float:
+        own = f"{audience}.{slot}" if audience else slot
+        original = self.original.get(own, self.original.get(slot, ""))
+        return self._worth(own, text) - self._worth(own, original)
 
     def _worth(self, slot: str, text: str) -> float:
         return self.spread * random.Random(f"{self.seed}/{slot}/{text}").gauss(0.0, 1.0)

@@ -10,7 +10,6 @@ from autoresearch.adapters.marketing.render import slots_in
 from autoresearch.adapters.marketing.surfaces import EVERYBODY, PAGE, Surface
 from autoresearch.core import Artifact, Knob, Lane
 
-
 NO_SURFACES = (Lane(PAGE),)
 """The whole copy, one candidate at a time."""
 

@@ -7,22 +7,25 @@ real visitors; the calendar is the simulation's, told to the server with every r
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from autoresearch.adapters.marketing.audience import Audience, Visit
 from autoresearch.adapters.marketing.campaign import Campaign
-from autoresearch.adapters.marketing.live import LiveFolder
+from autoresearch.adapters.marketing.live import LiveFolder, LiveTest
 from autoresearch.adapters.marketing.served import ServedSource
 from autoresearch.adapters.marketing.site.pages import CampaignPages
+from autoresearch.adapters.marketing.site.views import stamp
 from autoresearch.adapters.marketing.site.visitors import COOKIE
 from autoresearch.adapters.marketing.sources import Seen
-from autoresearch.adapters.marketing.surfaces import PAGE
+from autoresearch.adapters.marketing.surfaces import EVERYBODY, LANGUAGE, PAGE
 from autoresearch.adapters.marketing.wording import Copy
 from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, UsageError
 
@@ -58,6 +61,8 @@ class SimulatedSource:
         self._campaign = campaign
         self._served = ServedSource(campaign, salted=repeatable)
         self._state = self._served.folder.path / "simulated.json"
+        self._pages = CampaignPages(campaign)
+        self._known: dict[tuple[str, str, Path], tuple[bytes, Mapping[str, str]]] = {}
         self._server: _Server | None = None
         self.audience = Audience(
             seed,
@@ -65,6 +70,8 @@ class SimulatedSource:
             WEEKLY if traffic.weekly is None else traffic.weekly,
             Copy.load(campaign.copy_path).slots,
             rails={rail.name: rail.ceiling / 2 if rail.ceiling else RAIL_RATE for rail in campaign.guardrails},
+            audiences={one.name: one.reach for one in campaign.surfaces if one.audience},
+            pages={one.name: one.reach for one in campaign.surfaces if one.path not in ("", "/")},
             **spread,
         )
 
@@ -84,23 +91,32 @@ class SimulatedSource:
 
     def start(self, experiment: LiveExperiment) -> datetime:
         """Make the test live on the server."""
+        return self.start_together([experiment]).started
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> LiveTest:
+        """Make a test of several candidates live on the server."""
         state = self._read()
-        began = state["tests"].setdefault(experiment.id, {"began": state["now"], "day": 0})["began"]
+        for experiment in experiments:
+            began = state["tests"].setdefault(experiment.id, {"began": state["now"], "day": 0})["began"]
         self._write(state)
         self._served.now = lambda: datetime.fromisoformat(began)
-        self._served.start(experiment)
-        return datetime.fromisoformat(began)
+        return self._served.start_together(experiments)
+
+    def show_to_everybody(self, artifact: Path) -> None:
+        """Make a copy the incumbent unless it is."""
+        self._served.show_to_everybody(artifact)
 
     def look(self, experiment_id: str) -> Seen:
-        """Let a day of people pass, then count."""
+        """Let a day of people pass unless another test's look has let it pass already, then count."""
         state = self._read()
         test = state["tests"][experiment_id]
-        morning = datetime.fromisoformat(test["began"]) + timedelta(days=test["day"])
-        asyncio.run(self._pass_day(experiment_id, morning))
-        # Only now: after a kill the same people come again, and nobody counts twice.
-        evening = morning + timedelta(days=1)
+        evening = datetime.fromisoformat(test["began"]) + timedelta(days=test["day"] + 1)
+        while (morning := datetime.fromisoformat(state["now"])) < evening:
+            asyncio.run(self._pass_day(experiment_id, morning))
+            # Only now: after a kill the same people come again, and nobody counts twice.
+            state["now"] = (morning + timedelta(days=1)).isoformat()
+            self._write(state)
         test["day"] += 1
-        state["now"] = evening.isoformat()
         self._write(state)
         return self._served.seen_at(experiment_id, evening)
 
@@ -127,26 +143,31 @@ class SimulatedSource:
     async def _pass_day(self, experiment_id: str, morning: datetime) -> None:
         if self._server is None:
             self._server = _Server(self._campaign.folder)
-        await self._server.follows(experiment_id)
-        visits = self.audience.day(repeatable(experiment_id), morning)
-        walker = _Walker(self._server.port, self.audience, self._rates())
+        await self._server.follows(self._served.folder)
+        # People of a day belong to no test where several run.
+        test = self._served.folder.find(experiment_id)
+        assert test is not None, "a test is looked at after it was started"
+        visits = self.audience.day("people" if test.lane else repeatable(test.id), morning)
+        walker = _Walker(self._server.port, self._campaign, self.audience, self._texts())
         await asyncio.gather(*(walker.walk(visits) for _ in range(CONNECTIONS)))
 
-    def _rates(self) -> Mapping[bytes, float]:
-        """Return the true rate of everything that may be seen now, by what is sent."""
+    def _texts(self) -> Texts:
+        """Return all that may be seen now, with the texts in it."""
         state = self._served.folder.read()
         surface = state.surfaces[PAGE]
-        test = state.tests.get(PAGE)
         folders = {surface.original, surface.incumbent}
-        if test is not None:
-            folders |= {test.folder(arm) for arm in test.arms}
-        pages = CampaignPages(self._campaign)
-        rates = {}
-        for folder in folders:
-            slots = pages.slots(folder)
-            seen = pages.html(folder) if PAGE in pages.routes.values() else _slots_key(slots)
-            rates[seen] = self.audience.rate(slots)
-        return rates
+        folders |= {test.folder(arm) for test in state.tests.values() for arm in test.arms}
+        places = itertools.product((PAGE, *self.audience.pages), (EVERYBODY, *self.audience.audiences))
+        return {place: dict(self._text(*place, folder) for folder in folders) for place in places}
+
+    def _text(self, page: str, audience: str, folder: Path) -> tuple[bytes, Mapping[str, str]]:
+        """Return what is sent of an artifact, and the texts in it; an artifact's folder never changes."""
+        known = (page, audience, folder)
+        if known not in self._known:
+            slots = self._pages.slots(folder, page, audience)
+            seen = self._pages.html(folder, page, audience) if self._pages.routes else _slots_key(slots)
+            self._known[known] = (seen, slots)
+        return self._known[known]
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -179,6 +200,19 @@ def audience_of(campaign: Campaign) -> tuple[Audience, datetime] | None:
     return SimulatedSource(campaign, seed=found["seed"]).audience, datetime.fromisoformat(found["now"])
 
 
+def true_rate(campaign: Campaign, audience: Audience, artifact: Path) -> float:
+    """Return the true rate of an artifact that everybody sees, over all pages and audiences of a campaign."""
+    pages = CampaignPages(campaign)
+    return sum(
+        share * audience.rate({k: v for page in seen for k, v in pages.slots(artifact, page, name).items()}, name)
+        for share, name, seen in audience.crowds()
+    )
+
+
+Texts = Mapping[tuple[str, str], Mapping[bytes, Mapping[str, str]]]
+"""By page and audience: what is sent, and the texts in it."""
+
+
 def _slots_key(slots: Mapping[str, str]) -> bytes:
     return json.dumps(dict(slots), sort_keys=True).encode()
 
@@ -186,8 +220,12 @@ def _slots_key(slots: Mapping[str, str]) -> bytes:
 class _Walker:
     """Walks people through the server, one connection a call of `walk`."""
 
-    def __init__(self, port: int, audience: Audience, rates: Mapping[bytes, float]) -> None:
-        self._port, self._audience, self._rates = port, audience, rates
+    def __init__(self, port: int, campaign: Campaign, audience: Audience, texts: Texts) -> None:
+        self._port, self._audience, self._texts = port, audience, texts
+        self._paths = {PAGE: "/"} | {one.name: one.path for one in campaign.surfaces if one.path not in ("", "/")}
+        self._is_page = campaign.kind == "page"
+        self._traits = {one.name: {name: v[0] for name, v in one.audience.items()} for one in campaign.surfaces}
+        self._rates: dict[tuple[str, tuple[bytes, ...]], float] = {}
 
     async def walk(self, visits: Iterator[Visit]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
@@ -199,38 +237,52 @@ class _Walker:
             await writer.wait_closed()
 
     async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
-        seen = await self._look(reader, writer, visit.unit, visit.at)
+        seen = tuple([await self._look(reader, writer, visit, page, visit.at) for page in visit.pages])
         if not visit.unit:
             return
-        if visit.again is not None and await self._look(reader, writer, visit.unit, visit.again) != seen:
+        if visit.again is not None and await self._look(reader, writer, visit, PAGE, visit.again) != seen[0]:
             raise EnvironmentNotReadyError(
                 f"A returning visitor saw another page than before, at {visit.again:%Y-%m-%d %H:%M} of the simulation."
             )
         soon = visit.at + timedelta(minutes=3)
-        if visit.dice < self._rates[seen]:
+        if visit.dice < self._rate(visit, seen):
             await _request(reader, writer, "POST /convert", visit.unit, soon)
         for rail, dice in visit.rail_dice.items():
             if dice < self._audience.rails[rail]:
                 await _request(reader, writer, f"POST /convert/{rail}", visit.unit, soon)
 
-    async def _look(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, unit: str, at: datetime) -> bytes:
-        """Return what a visitor sees: the page, or the texts where the campaign has no page."""
-        if not self._is_page():
-            asked = f"GET /assign?expose=1&unit={unit or 'robot'}" + ("" if unit else "&ua=Googlebot/2.1")
-            return _slots_key(json.loads(await _request(reader, writer, asked, unit, at))["slots"])
-        return await _request(reader, writer, "GET /", unit, at)
+    def _rate(self, visit: Visit, seen: tuple[bytes, ...]) -> float:
+        """Return the true rate of a person by what it saw, a text on two pages once."""
+        known = (visit.audience, seen)
+        if known not in self._rates:
+            texts: dict[str, str] = {}
+            for page, what in zip(visit.pages, seen, strict=True):
+                texts |= self._texts[page, visit.audience][what]
+            self._rates[known] = self._audience.rate(texts, visit.audience)
+        return self._rates[known]
 
-    def _is_page(self) -> bool:
-        return not next(iter(self._rates)).startswith(b"{")
+    async def _look(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit, page: str, at: datetime
+    ) -> bytes:
+        """Return what a visitor sees: the page, or the texts where the campaign has no page."""
+        traits = dict(self._traits.get(visit.audience, {}))
+        if not self._is_page:
+            who = {"unit": visit.unit} if visit.unit else {"unit": "robot", "ua": "Googlebot/2.1"}
+            asked = f"GET /assign?{urlencode({'expose': 1, **who, **traits})}"
+            return _slots_key(json.loads(await _request(reader, writer, asked, visit.unit, at))["slots"])
+        language = traits.pop(LANGUAGE, "")
+        query = f"?{urlencode(traits)}" if traits else ""
+        return await _request(reader, writer, f"GET {self._paths[page]}{query}", visit.unit, at, language)
 
 
 async def _request(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: str, unit: str, at: datetime
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: str, unit: str, at: datetime, language: str = ""
 ) -> bytes:
     """Send one request and return the body of its answer."""
     who = f"cookie: {COOKIE}={unit}\r\nuser-agent: Mozilla/5.0 (Windows NT 10.0) Chrome/130.0" if unit else _ROBOT
     time = round(at.timestamp() * 1e6)
     length = "content-length: 0\r\n" if line.startswith("POST") else ""
+    who += f"\r\naccept-language: {language}" if language else ""
     head = f"{line} HTTP/1.1\r\nhost: 127.0.0.1\r\n{who}\r\nx-autoresearch-time: {time}\r\n{length}\r\n"
     writer.write(head.encode("ascii"))
     answer = await reader.readuntil(b"\r\n\r\n")
@@ -267,33 +319,21 @@ class _Server:
             )
         self.port = int(told)
 
-    async def follows(self, experiment_id: str) -> None:
-        """Return once the server shows the test."""
+    async def follows(self, live: LiveFolder) -> None:
+        """Return once the server shows what is live now."""
+        wanted = list(stamp(live.live) or ())
         loop = asyncio.get_running_loop()
         until = loop.time() + _STARTING_SECONDS
         while loop.time() < until:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
-                asked = "GET /assign?unit=probe&ua=Mozilla/5.0"
-                answer = json.loads(await _request(reader, writer, asked, "", _BEGAN))
+                health = json.loads(await _request(reader, writer, "GET /healthz", "", _BEGAN))
             finally:
                 writer.close()
-            if answer.get("test") in (experiment_id, None) and await self._shows(experiment_id):
+            if health["followed"] == wanted:
                 return
             await asyncio.sleep(0.05)
-        raise EnvironmentNotReadyError(f"The server did not show the test {experiment_id} within a minute.")
-
-    async def _shows(self, experiment_id: str) -> bool:
-        """Ask for a few people; the holdout is in no test, so that one answer is not enough."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            for index in range(40):
-                asked = f"GET /assign?unit=probe{index}&ua=Mozilla/5.0"
-                if json.loads(await _request(reader, writer, asked, "", _BEGAN)).get("test") == experiment_id:
-                    return True
-        finally:
-            writer.close()
-        return False
+        raise EnvironmentNotReadyError("The server of the simulation did not follow what is live within a minute.")
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

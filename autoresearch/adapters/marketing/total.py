@@ -103,11 +103,11 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
 def _truth(campaign: Campaign, audience: Audience) -> float:
     """Return the true lift of what everybody is shown now, by the taste of the made-up audience."""
     from autoresearch.adapters.marketing.live import LiveFolder
+    from autoresearch.adapters.marketing.simulated import true_rate
     from autoresearch.adapters.marketing.surfaces import PAGE
-    from autoresearch.adapters.marketing.wording import Copy
 
     shown = LiveFolder.of(campaign.folder).read().surfaces[PAGE]
-    return audience.lift(Copy.load(shown.original).slots, Copy.load(shown.incumbent).slots)
+    return true_rate(campaign, audience, shown.incumbent) / true_rate(campaign, audience, shown.original) - 1.0
 
 
 def log_lift(look: Look, direction: Direction) -> tuple[float, float]:
