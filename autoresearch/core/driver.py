@@ -23,7 +23,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from autoresearch.core import fingerprints, lock, memory, moments, registry
+from autoresearch.core import fingerprints, lock, memory, moments, progress, registry
 from autoresearch.core.adapter import (
     Adapter,
     ChoosesPolicy,
@@ -194,7 +194,7 @@ def run(
     )
     layout.make_state()
     with lock.held(layout), _machine_faults(), Ledger.open(layout.ledger) as ledger:
-        driver = _Driver(layout, ledger, said, settings)
+        driver = _Driver(layout, ledger, progress.Noted(layout, said), settings)
         with driver.signals(), driver.closing():
             driver.begin(
                 adapter if not isinstance(adapter, str | None) else None,

@@ -56,6 +56,7 @@ from autoresearch.core.errors import (
 from autoresearch.core.formats import write_by_rename
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
+from autoresearch.core.progress import noting_curve
 from autoresearch.core.proposers import Cost, FailedCandidate, Proposal, ProposalRequest, Proposer
 from autoresearch.core.store import Store
 from autoresearch.core.workspace import PROGRAM_NAME, Layout, Settings
@@ -651,6 +652,7 @@ def _measure(services: Services, experiment: Experiment, state: State, arm: str)
     seed = _seed(services, experiment, state, arm)
     if arm == TREATMENT and state.get("look", 0) == 0 and experiment.number > 0 and services.settings.early_stop:
         context = replace(context, hopeless=watching(_early_rule(services), seed))
+    context = noting_curve(services.reporter, context)
     started = services.now()
     measurement = _measurement(services, experiment, _laid_out(services, experiment, state, arm), arm, seed, context)
     if not math.isfinite(measurement.value):
