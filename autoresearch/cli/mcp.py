@@ -14,10 +14,11 @@ def mcp(workspace: WorkspaceOption = None) -> None:
     try:
         from autoresearch.mcp_server.server import serve
     except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types", "anyio"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("mcp", "mcp_types", "anyio"):
             raise
         raise EnvironmentNotReadyError(
-            f"The package {error.name} is not installed, and serving a coding agent needs it.\n"
+            f"The package {package} is not installed, and serving a coding agent needs it.\n"
             'Install it: pip install "autoresearch[mcp]"'
         ) from error
     serve(workspace)

@@ -81,8 +81,8 @@ class Desk:
 
     def begin(self, order: Order) -> Started | None:
         """Begin or take up a run; an answer where one is at work already, else None: ask `begun` until it has one."""
-        if self._child is not None and self._child.ended() is None:
-            return self.begun() or self.preparing()
+        if self._preparing():
+            return self.preparing()
         layout = self._layout(order.adapter)
         if layout is not None and lock.is_held(layout):
             return self._already(layout)
@@ -90,6 +90,8 @@ class Desk:
         if workspace is None and order.adapter == "command":
             workspace = self._cwd  # a checkout is improved where it is, as on the command line
         self._adapter = order.adapter or self._adapter
+        if self._child is not None:
+            self._child.forget()
         self._child = launch(order, workspace=workspace, cwd=self._cwd)
         return None
 

@@ -78,6 +78,10 @@ class Child:
         """Ask it to end at once; it tidies up first."""
         self.process.terminate()
 
+    def forget(self) -> None:
+        """Let go of what it said."""
+        self.errors.close()
+
     def complaint(self) -> str:
         """Return the end of what it said on standard error."""
         self.errors.seek(0)

@@ -255,7 +255,7 @@ def test_material_that_an_agent_has_is_left_out(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets of the environment and keys of known shapes are replaced in what an agent sees, and are not overwritten."""
+    """Secrets of the environment and keys of known shapes are hidden from an agent, which cannot overwrite them."""
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
     root = make_workspace(tmp_path / "w")
     (root / "rules.md").write_text("key sk-ant-abcdefghijkl\ntoken hunter2-hunter2\n", encoding="utf-8")
