@@ -384,7 +384,7 @@ def _refuse_twin(experiment: LiveExperiment) -> None:
 def hopelessness(campaign: Campaign) -> str | None:
     """Return why the campaign's traffic could not settle its tests; None where it could, or where nobody knows it."""
     from autoresearch.adapters.marketing.email.settings import spends_a_list
-    from autoresearch.adapters.marketing.planning import Setting, hopelessness_of
+    from autoresearch.adapters.marketing.planning import hopelessness_of, setting_of
 
     traffic, metric = campaign.traffic, campaign.metric
     if spends_a_list(campaign):
@@ -393,13 +393,4 @@ def hopelessness(campaign: Campaign) -> str | None:
         return None
     if metric.kind is not MetricKind.PROPORTION or metric.direction is not Direction.MAXIMIZE:
         return None
-    setting = Setting(
-        weekly=traffic.weekly,
-        baseline=traffic.baseline,
-        lift=metric.min_effect,
-        max_weeks=traffic.max_weeks,
-        holdout=traffic.holdout,
-        whole_weeks=traffic.whole_weeks,
-        maturity_days=traffic.maturity_days,
-    )
-    return hopelessness_of(setting)
+    return hopelessness_of(setting_of(campaign))

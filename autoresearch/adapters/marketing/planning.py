@@ -55,6 +55,8 @@ class Setting:
         beta: Chance of reverting one of that lift, at most; 0 never gives up early.
         max_weeks: Weeks after which a test ends undecided.
         surfaces: Tests at once, each on a share of the units of its own.
+        arms: Candidates in one test, all against one control; each is then judged at `alpha` divided by their number.
+        reach: Share of units that meet what a test changes: where surfaces differ, of the one that fewest meet.
         holdout: Share of units that always gets the original and serves no test.
         whole_weeks: Whether tests end with whole weeks.
         maturity_days: Days that a unit is given to convert.
@@ -70,6 +72,8 @@ class Setting:
     holdout: float = 0.05
     whole_weeks: bool = True
     maturity_days: float = 0.0
+    arms: int = 1
+    reach: float = 1.0
 
     def __post_init__(self) -> None:
         check_rates(self.alpha, self.beta)
@@ -78,17 +82,25 @@ class Setting:
                 f"A baseline of {self.baseline:g} raised by {self.lift:+.3g} is no rate between 0 and 1.\n"
                 "Give the rate as a share (0.05 for 5 %) and the lift relative to it (0.1 for a tenth more)."
             )
-        if self.weekly < 1 or self.max_weeks < 1 or self.surfaces < 1:
+        if min(self.weekly, self.max_weeks, self.surfaces, self.arms) < 1:
             raise UsageError(
-                "A plan needs units a week, weeks and surfaces of 1 or more.\nCorrect the one that is less."
+                "A plan needs units a week, weeks, surfaces and arms of 1 or more.\nCorrect the one that is less."
             )
-        if not (0.0 <= self.holdout < 1.0 and self.maturity_days >= 0.0):
-            raise UsageError("The holdout is a share from 0 to below 1, and maturity is 0 days or more.\nCorrect them.")
+        if not (0.0 <= self.holdout < 1.0 and self.maturity_days >= 0.0 and 0.0 < self.reach <= 1.0):
+            raise UsageError(
+                "The holdout is a share from 0 to below 1, reach one above 0, and maturity is 0 days or more.\n"
+                "Correct them."
+            )
 
     @property
     def daily_per_arm(self) -> float:
         """Units in each arm of one test per day."""
-        return self.weekly / 7.0 * (1.0 - self.holdout) / self.surfaces / 2.0
+        return self.weekly / 7.0 * (1.0 - self.holdout) * self.reach / self.surfaces / (self.arms + 1.0)
+
+    @property
+    def alpha_per_arm(self) -> float:
+        """Chance of keeping one treatment that is no improvement, so that all of a test together have `alpha`."""
+        return self.alpha / self.arms
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,7 @@ class Plan:
         fixed_days: Days of that test.
         good: The race where the treatment is better by the smallest lift of interest.
         nothing: The race where it changes nothing.
-        tests_a_year: Over all surfaces, one after the other on each.
+        tests_a_year: Candidates judged a year: over all surfaces, one test after the other on each, and all its arms.
         finds_a_year: Improvements among them that are found.
         smallest_found: Smallest lift that the race finds with a chance of 80 % within the weeks; None beyond tenfold.
         ladder: What it takes to find other lifts.
@@ -178,7 +190,7 @@ def setting_of(
     baseline: float | None = None,
     lift: float | None = None,
     max_weeks: int | None = None,
-    surfaces: int = 1,
+    surfaces: int | None = None,
 ) -> Setting:
     """Return what to plan for in a campaign; what is given here counts before what its `campaign.toml` says.
 
@@ -202,10 +214,12 @@ def setting_of(
         baseline=baseline,
         lift=metric.min_effect if lift is None else lift,
         max_weeks=traffic.max_weeks if max_weeks is None else max_weeks,
-        surfaces=surfaces,
+        surfaces=(len(campaign.surfaces) or 1) if surfaces is None else surfaces,
         holdout=traffic.holdout,
         whole_weeks=traffic.whole_weeks,
         maturity_days=traffic.maturity_days,
+        arms=traffic.arms,
+        reach=min((one.reach for one in campaign.surfaces), default=1.0),
     )
 
 
@@ -213,10 +227,11 @@ def make_plan(setting: Setting) -> Plan:
     """Return what the traffic of a setting can afford. Takes a second or two, all of it simulation."""
     good, nothing = _race(setting, setting.lift), _race(setting, 0.0)
     mean_days = GOOD_SHARE * good.days + (1.0 - GOOD_SHARE) * nothing.days
-    tests = setting.surfaces * _YEAR_DAYS / mean_days
+    test_days = mean_days if setting.arms == 1 else _days_of_all_arms(setting)
+    tests = setting.surfaces * setting.arms * _YEAR_DAYS / test_days
     per_arm = sample_size(setting.baseline, setting.lift)
-    free = _units_per_test(setting.baseline, setting.lift, setting.alpha, setting.beta)
-    pace_units = ORIGINAL_PACE * 7.0 / _YEAR_DAYS * 2.0 / (1.0 - setting.holdout)
+    free = _units_per_test(setting.baseline, setting.lift, setting.alpha_per_arm, setting.beta)
+    pace_units = ORIGINAL_PACE * 7.0 / _YEAR_DAYS * (1.0 + 1.0 / setting.arms) / (1.0 - setting.holdout) / setting.reach
     return Plan(
         setting=setting,
         fixed_per_arm=per_arm,
@@ -292,20 +307,52 @@ def _smallest(setting: Setting) -> float | None:
     return high
 
 
+def _days_of_all_arms(setting: Setting) -> float:
+    """Return mean days of a test with all its arms: until one is kept, or the last of them is decided.
+
+    Arms are drawn as if each had a control of its own: with one that they share their ends come closer together, so
+    this is, a little, the longer figure.
+    """
+    looks = 7 * setting.max_weeks
+    rng = np.random.default_rng(20260302)
+    until_kept = np.full(REPETITIONS, looks)
+    until_last = np.zeros(REPETITIONS, np.int64)
+    for arm in range(setting.arms):
+        good = _simulated(setting, setting.lift, REPETITIONS)
+        nothing = _simulated(setting, 0.0, REPETITIONS)
+        # As many good ones as meant, in other repetitions for each arm; rolled, so that no two arms share a repetition.
+        is_good = rng.permutation(REPETITIONS) < GOOD_SHARE * REPETITIONS
+        won, lost = (np.roll(np.where(is_good, one, other), arm * 7) for one, other in zip(good, nothing, strict=True))
+        until_kept = np.minimum(until_kept, np.where(won <= lost, won, looks))
+        until_last = np.maximum(until_last, np.minimum(won, lost))
+    return _mean_days(setting, np.minimum(until_kept, until_last))
+
+
+def _simulated(setting: Setting, true_lift: float, repetitions: int) -> tuple[Whole, Whole]:
+    """Return the looks at which tests in this setting win and lose."""
+    key = (setting.baseline, setting.lift, true_lift, setting.alpha_per_arm, setting.beta)
+    return _endings(*key, setting.daily_per_arm, 7 * setting.max_weeks, repetitions)
+
+
+def _mean_days(setting: Setting, ended: Whole) -> float:
+    """Return mean days of tests that end at these looks, the wait for their last units included."""
+    days = np.minimum(ended, 7 * setting.max_weeks - 1) + 1.0
+    days = np.ceil(days / 7.0) * 7.0 if setting.whole_weeks else days
+    return float(days.mean()) + setting.maturity_days
+
+
 def _race(setting: Setting, true_lift: float, repetitions: int = REPETITIONS) -> Race:
     """Simulate tests in this setting with a true lift."""
-    key = (setting.baseline, setting.lift, true_lift, setting.alpha, setting.beta)
-    won, lost = _endings(*key, setting.daily_per_arm, 7 * setting.max_weeks, repetitions)
+    won, lost = _simulated(setting, true_lift, repetitions)
     looks = 7 * setting.max_weeks
-    ended = np.minimum(np.minimum(won, lost), looks - 1) + 1.0
-    days = np.ceil(ended / 7.0) * 7.0 if setting.whole_weeks else ended
+    days = _mean_days(setting, np.minimum(won, lost))
     kept, reverted = (won <= lost) & (won < looks), lost < won
     return Race(
         kept=float(kept.mean()),
         reverted=float(reverted.mean()),
         undecided=float((~kept & ~reverted).mean()),
-        days=float(days.mean()) + setting.maturity_days,
-        units=float(days.mean()) * setting.daily_per_arm,
+        days=days,
+        units=(days - setting.maturity_days) * setting.daily_per_arm,
     )
 
 
@@ -363,8 +410,8 @@ def describe(plan: Plan) -> str:
     lines = [
         f"{setting.weekly:,} units a week, {100 * setting.baseline:.3g}% convert, smallest lift of interest "
         f"{100 * setting.lift:+.3g}%",
-        f"{setting.surfaces} test{'s' * (setting.surfaces > 1)} at once, {setting.holdout:.0%} held out, "
-        f"{setting.max_weeks} weeks at most, ending with {end}",
+        f"{setting.surfaces} test{'s' * (setting.surfaces > 1)} at once{_sharing(setting)}, "
+        f"{setting.holdout:.0%} held out, {setting.max_weeks} weeks at most, ending with {end}",
         "",
         "One test                      race, mean    fixed sample",
         f"  days, change is better      {good.days:10.0f}    {plan.fixed_days:12,.0f}",
@@ -375,7 +422,8 @@ def describe(plan: Plan) -> str:
         f"  keeps what does nothing     {nothing.kept:10.1%}    {0.025:12.1%}",
         f"  ends undecided              {good.undecided:10.0%}",
         "",
-        f"Tests a year: {plan.tests_a_year:.0f}. If one idea in five is that good, {plan.finds_a_year:.1f} are found.",
+        f"{'Tests' if setting.arms == 1 else 'Candidates'} a year: {plan.tests_a_year:.0f}. "
+        f"If one idea in five is that good, {plan.finds_a_year:.1f} are found.",
         _testable(plan),
         f"{ORIGINAL_PACE:,} tests a year would take {plan.pace_weekly:,.0f} units a week; with yours, only lifts of "
         + (f"{plan.pace_lift:+.0%} or more." if plan.pace_lift is not None else "more than tenfold."),
@@ -421,6 +469,12 @@ def list_prior(folder: Path, baseline: float | None, spread: float | None) -> tu
     tests = f"{len(past):,} arms of earlier tests"
     stated = "the stated baseline" if baseline is not None else "the stated spread" if spread is not None else ""
     return prior, f"{stated} and {tests}" if stated else tests
+
+
+def _sharing(setting: Setting) -> str:
+    """Return what makes a test slower than one of two arms that everybody meets."""
+    arms = f" of {setting.arms} candidates each" if setting.arms > 1 else ""
+    return arms + (f", met by {setting.reach:.0%} of the units" if setting.reach < 1.0 else "")
 
 
 def describe_list(people: int, prior: RatePrior, learned: str = "") -> str:

@@ -20,7 +20,9 @@ def plan(
     baseline: Annotated[float | None, typer.Option(help="Conversion rate today, as a share: 0.05 for 5 %.")] = None,
     lift: Annotated[float | None, typer.Option(help="Smallest relative lift worth having: 0.1 for 10 %.")] = None,
     weeks: Annotated[int | None, typer.Option(min=1, help="Weeks that a test may take.")] = None,
-    surfaces: Annotated[int, typer.Option(min=1, help="Tests at once, each on a share of the traffic.")] = 1,
+    surfaces: Annotated[
+        int | None, typer.Option(min=1, help="Tests at once, each on a share of the traffic; default: the campaign's.")
+    ] = None,
     people: Annotated[
         int | None, typer.Option("--list", min=2, help="Length of a list that ends: plan a test on a part of it.")
     ] = None,
@@ -53,13 +55,20 @@ def _plan_list(folder: Path, people: int, baseline: float | None, spread: float 
 
 
 def _setting(
-    folder: Path, weekly: int | None, baseline: float | None, lift: float | None, weeks: int | None, surfaces: int
+    folder: Path,
+    weekly: int | None,
+    baseline: float | None,
+    lift: float | None,
+    weeks: int | None,
+    surfaces: int | None,
 ) -> Setting:
     """Return what to plan for: what was given, then the campaign's.
 
     Raises:
         UsageError: If nobody says how much traffic there is, or how much of it converts.
     """
+    from dataclasses import replace
+
     from autoresearch.adapters.marketing.campaign import CAMPAIGN_NAME, Campaign
     from autoresearch.adapters.marketing.planning import Setting, setting_of
     from autoresearch.core import UsageError
@@ -71,5 +80,5 @@ def _setting(
             f"There is no {CAMPAIGN_NAME} in {folder.absolute()}, so a plan needs --weekly and --baseline.\n"
             "For example: autoresearch marketing plan --weekly 10000 --baseline 0.05 --lift 0.2"
         )
-    given = Setting(weekly, baseline, 0.1 if lift is None else lift, surfaces=surfaces)
-    return given if weeks is None else Setting(weekly, baseline, given.lift, surfaces=surfaces, max_weeks=weeks)
+    given = Setting(weekly, baseline, 0.1 if lift is None else lift, surfaces=surfaces or 1)
+    return given if weeks is None else replace(given, max_weeks=weeks)
