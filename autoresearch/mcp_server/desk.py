@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autoresearch.core import lock, memory
+from autoresearch.core import lock, memory, steering
 from autoresearch.core.adapter import Scope
 from autoresearch.core.artifact import Artifact
 from autoresearch.core.errors import UsageError
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
+from autoresearch.core.progress import read_progress
 from autoresearch.core.proposers.exchange import Answer, Asked, Exchange, Request, candidate_of
 from autoresearch.core.proposers.redact import Redactor, clean, ending, one_line
 from autoresearch.core.readmodel import status_of
@@ -42,6 +43,13 @@ _DIFF = 20_000
 _LOG = 8_000
 _READ_OF_A_LOG = 4 * _LOG  # bytes; what is taken away as control characters still leaves enough
 _MOST_FAILED = 20
+_PHASES = {
+    "propose": "is being begun",
+    "check": "is being checked",
+    "approve": "waits for a person's approval",
+    "observe": "is being measured",
+    "decide": "is being judged",
+}
 _CAME_TO_NOTHING = ("failed", "refused", "crashed")
 
 
@@ -54,8 +62,7 @@ class _Place:
     @property
     def at_work(self) -> bool:
         """Whether a process works on this very run."""
-        sessions = self.ledger.sessions(self.run.id)
-        return lock.is_held(self.layout) and bool(sessions) and sessions[-1].ended is None
+        return steering.at_work(self.layout, self.ledger, self.run)
 
     @property
     def exchange(self) -> Exchange:
@@ -260,43 +267,22 @@ class Desk:
 
     # Steering
 
-    def send(self, command: str, argument: str, then: str) -> Told:
-        """Send a word to the run at work.
+    def send(self, command: str, argument: str = "") -> Told:
+        """Send a word to the run at work, or a note to one that may go on later.
 
         Raises:
-            UsageError: If no process is at work on it.
+            UsageError: If nobody is there to obey, the experiment waits for no answer, or who proposed it would
+                approve it.
         """
         if command == "stop" and self._preparing():
             assert self._child is not None
             self._child.terminate()
-            return Told(run="", said="The run that was being prepared ends; nothing was measured.")
+            return Told(run=None, said="The run that was being prepared ends; nothing was measured.")
         with self._opened() as place:
-            if command != "note" and not place.at_work:
-                raise UsageError(
-                    f"No process is at work on run {place.run.id}, so there is nobody to {command}.\n"
-                    "Go on with the run: call start."
-                )
-            place.ledger.send(place.run.id, command, argument, AUTHOR)
-            return Told(run=place.run.id, said=then)
-
-    def answer_waiting(self, command: Literal["approve", "reject"], number: int) -> Told:
-        """Approve or reject a candidate that waits for a person.
-
-        Raises:
-            UsageError: If it does not wait, or who proposed it would approve it.
-        """
-        with self._opened() as place:
-            row = place.ledger.experiment(place.run.id, number)
-            if row is None or row.outcome is not None or place.ledger.measurements(row.id):
-                raise UsageError(
-                    f"Experiment {number} of run {place.run.id} waits for no answer.\nSee what goes on: call status."
-                )
-            if command == "approve" and row.proposer == "mcp":
-                raise UsageError(
-                    f"Experiment {number} was proposed through these tools, and who proposes does not approve.\n"
-                    f"A person does it: autoresearch approve {number}"
-                )
-        return self.send(command, str(number), f"Told the run to {command} experiment {number}.")
+            if command == "approve":
+                _refuse_own(place, argument)
+            said = steering.steer(place.layout, place.ledger, place.run, command, AUTHOR, argument)
+            return Told(run=place.run.id, said=said)
 
     # Inside
 
@@ -342,11 +328,16 @@ class Desk:
         if asked is not None:
             what = "a repair of its candidate" if asked.seen.failed else "a proposal"
             return "asked", f"Experiment {asked.seen.number} waits for {what}. Answer with propose."
-        row = place.ledger.in_flight(run.id)
-        if row is None:
-            return "busy", "The run is between two experiments; ask again."
-        what = "The baseline" if row.number == 0 else f"Experiment {row.number}"
-        return "busy", f"{what} is being measured or judged, or waits for a person's approval; ask again."
+        return "busy", f"{self._doing(place)} Ask again."
+
+    def _doing(self, place: _Place) -> str:
+        """Return in a sentence what the process at work does at this moment."""
+        now = read_progress(place.layout)
+        if now is None or now.number is None:
+            return "The run is being prepared."
+        what = "The baseline" if now.number == 0 else f"Experiment {now.number}"
+        how_far = "" if now.share is None or now.phase != "observe" else f" ({now.share:.0%}: {self._line(now.words)})"
+        return f"{what} {_PHASES.get(now.phase, 'is being finished')}{how_far}."
 
     def _shown_request(self, asked: Asked, place: _Place, have_material: str) -> Request:
         # Notes may have come since the request was written down.
@@ -384,6 +375,16 @@ class Desk:
 
     def _text(self, text: str, limit: int) -> str:
         return ending(self._redact(clean(text)), limit)
+
+
+def _refuse_own(place: _Place, number: str) -> None:
+    """Raise UsageError where an agent would wave through what came from an agent."""
+    row = place.ledger.experiment(place.run.id, int(number))
+    if row is not None and row.proposer == "mcp":
+        raise UsageError(
+            f"Experiment {number} was proposed through these tools, and who proposes does not approve.\n"
+            f"A person does it: autoresearch approve {number}"
+        )
 
 
 def _proposed_here(place: _Place) -> bool:

@@ -162,5 +162,5 @@ class Proposed(BaseModel):
 class Told(BaseModel):
     """A word that was sent to a run."""
 
-    run: str
+    run: str | None = Field(description="Id of the run; null where it was still being prepared.")
     said: str

@@ -203,34 +203,34 @@ def _add_steering(tools: Tools, desk: Desk) -> None:
     def pause() -> Told:
         """Pause the run at work after its experiment, or at once while it waits for a proposal."""
         with _told():
-            return desk.send("pause", "", "It pauses after the experiment in progress.")
+            return desk.send("pause")
 
     @tools.add(_STEERS)
     def resume() -> Told:
         """Let a paused run go on."""
         with _told():
-            return desk.send("resume", "", "It goes on within a second.")
+            return desk.send("resume")
 
     @tools.add(_STEERS)
     def stop() -> Told:
         """End the run at work after its experiment, or at once while it waits for a proposal; start goes on with it."""
         with _told():
-            return desk.send("stop", "", "It ends after the experiment in progress.")
+            return desk.send("stop")
 
     @tools.add(_STEERS)
     def note(text: Annotated[str, Field(min_length=1, max_length=2000)]) -> Told:
         """Leave a note for whoever proposes; it comes with every later request."""
         with _told():
-            return desk.send("note", text, "It comes with the next request for a proposal.")
+            return desk.send("note", text)
 
     @tools.add(_STEERS)
     def approve(number: Number) -> Told:
         """Let a waiting candidate be measured; not one that was proposed through these tools."""
         with _told():
-            return desk.answer_waiting("approve", number)
+            return desk.send("approve", str(number))
 
     @tools.add(_STEERS)
     def reject(number: Number) -> Told:
         """Refuse a waiting candidate; it counts as reverted."""
         with _told():
-            return desk.answer_waiting("reject", number)
+            return desk.send("reject", str(number))

@@ -43,12 +43,12 @@ class AtWork:
     reporter: Listening
     ended: list[RunResult | BaseException] = field(default_factory=list)
 
-    def until(self, *states: str) -> NextRequest:
-        """Return the first answer of `next_request` in one of some states."""
+    def until(self, *states: str, said: str = "") -> NextRequest:
+        """Return the first answer of `next_request` in one of some states that says something."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             found = self.desk.next_request("")
-            if found.state in states:
+            if found.state in states and said in found.said:
                 return found
             time.sleep(0.01)
         raise AssertionError(f"no state of {states}; the run is {found.state}: {found.said}")

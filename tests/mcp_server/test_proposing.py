@@ -111,14 +111,14 @@ def test_stop_ends_the_waiting(tmp_path: Path) -> None:
     root = make_workspace(tmp_path / "w")
     with at_work(root, experiments=1) as working:
         first = working.asked(1)
-        working.desk.send("stop", "", "")
+        working.desk.send("stop")
         assert working.result().reason == "stopped by a person"
         stopped = working.desk.next_request("")
         assert stopped.state == "stopped" and stopped.request is None and "stopped by a person" in stopped.said
         with pytest.raises(UsageError, match="nothing is asked for"):
             working.desk.propose(answer(first, "2"))
         with pytest.raises(UsageError, match="nobody to pause"):
-            working.desk.send("pause", "", "")
+            working.desk.send("pause")
     with at_work(root) as working:
         assert working.asked(1).request == first.request
         working.propose("2", 1)
@@ -130,9 +130,9 @@ def test_pause_holds_the_request_back(tmp_path: Path) -> None:
     root = make_workspace(tmp_path / "w")
     with at_work(root) as working:
         first = working.asked(1)
-        working.desk.send("pause", "", "")
+        working.desk.send("pause")
         assert working.until("paused").request is None
-        working.desk.send("resume", "", "")
+        working.desk.send("resume")
         assert working.asked(1).request == first.request
 
 
@@ -237,7 +237,7 @@ def test_notes_reach_an_agent_that_is_already_asked(tmp_path: Path) -> None:
     root = make_workspace(tmp_path / "w")
     with at_work(root) as working:
         assert working.asked(1).notes == []
-        working.desk.send("note", "Smaller\x1b[31m steps.", "")
+        working.desk.send("note", "Smaller\x1b[31m steps.")
         assert working.asked(1).notes == ["Smaller steps."]
 
 
@@ -291,14 +291,13 @@ def test_who_proposes_does_not_approve(tmp_path: Path) -> None:
     root = make_workspace(tmp_path / "w")
     with at_work(root, approve=True) as working:
         working.propose("2", 1)
-        while not any("waits: autoresearch show 1" in text for text in working.reporter.said):
-            working.thread.join(0.01)
+        working.until("busy", said="Experiment 1 waits for a person's approval.")
         with pytest.raises(UsageError, match="who proposes does not approve"):
-            working.desk.answer_waiting("approve", 1)
-        working.desk.answer_waiting("reject", 1)
+            working.desk.send("approve", "1")
+        working.desk.send("reject", "1")
         working.asked(2)
         with pytest.raises(UsageError, match="waits for no answer"):
-            working.desk.answer_waiting("reject", 1)
+            working.desk.send("reject", "1")
     assert experiments(root)[1].reason == "rejected by a person"
 
 
