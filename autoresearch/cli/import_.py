@@ -28,6 +28,7 @@ class Format(Enum):
     JSONL = "jsonl"  # our JSON lines
     PI = "pi"  # the log of pi-autoresearch
     CSV = "csv"  # our CSV
+    MLFLOW = "mlflow"  # a folder that export wrote for MLflow
 
 
 def import_(
@@ -64,8 +65,9 @@ def import_(
     from autoresearch.core.ledger import Ledger
 
     layout = _place(workspace)
+    file = _log_in(file, form)
     way = None if direction is None else Direction.MINIMIZE if direction is Better.LOWER else Direction.MAXIMIZE
-    found = read_finished(file, form=None if form is None else form.value, metric=metric, direction=way, run=run)
+    found = read_finished(file, form=_shape(form), metric=metric, direction=way, run=run)
     _make(layout)
     with Ledger.open(layout.ledger) as ledger:
         new = found.insert(ledger)
@@ -76,6 +78,31 @@ def import_(
         return
     where = suffix(layout) + ("" if alone else f" --run {found.run.id}")
     typer.echo(import_text(found, file, where, new=new), nl=False)
+
+
+def _shape(form: Format | None) -> str | None:
+    """Return the shape that the log must have; None where any will do."""
+    return None if form is None else "jsonl" if form is Format.MLFLOW else form.value
+
+
+def _log_in(file: Path, form: Format | None) -> Path:
+    """Return the log: the file itself, or the JSON lines in a folder that was written for MLflow.
+
+    Raises:
+        UsageError: If it is a folder without them, or no folder where one was meant.
+    """
+    from autoresearch.core.mlflow_export import LINES
+
+    if file.is_dir():
+        if (file / LINES).is_file():
+            return file / LINES
+        raise UsageError(
+            f"{file} is a folder without {LINES}, which autoresearch export --format mlflow writes.\n"
+            "Name a log; a workspace needs no import, it is looked at with -w DIR."
+        )
+    if form is Format.MLFLOW:
+        raise UsageError(f"{file} is no folder.\nName the one that autoresearch export --format mlflow wrote.")
+    return file
 
 
 def _place(given: Path | None) -> Layout:

@@ -139,7 +139,8 @@ def _as_it_was(record: dict[str, Any], row: Experiment) -> dict[str, Any]:
     if not kept:
         return record
     details = {key: value for key, value in record["details"].items() if key != IMPORTED}
-    record = {**record, "details": details, **kept.get("columns", {})}
+    unknown = dict.fromkeys(kept.get("unmeasured", ()))
+    record = {**record, "details": details, **unknown, **kept.get("columns", {})}
     for name in ("measurements", "looks"):
         for found, columns in zip(record[name], kept.get(name, ()), strict=False):
             found.update(columns)
@@ -170,7 +171,8 @@ def as_csv(
     for row in experiments:
         if row.outcome is not None:
             values = [repr(m.value) for m in _judged((measurements or {}).get(row.id, ()))]
-            cells = [_cell(getattr(row, column)) for column in _CSV_COLUMNS]
+            unknown = imported(row).get("unmeasured", ())
+            cells = [_cell(None if column in unknown else getattr(row, column)) for column in _CSV_COLUMNS]
             writer.writerow([*cells, _cell(" ".join(values)), *map(_cell, name)])
     return buffer.getvalue()
 

@@ -238,7 +238,9 @@ def _model(table: type[SQLModel], names: Sequence[str]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for name in names:
         known = table.model_fields[name]
-        kind = _TYPES.get(name) or _STRICT.get(known.annotation, known.annotation)  # type: ignore[arg-type]
+        kind: Any = _TYPES.get(name) or _STRICT.get(known.annotation, known.annotation)  # type: ignore[arg-type]
+        if name in (*_COSTS, "started"):
+            kind = kind | None  # as of an import from a log that does not say them
         fields[name] = (kind, ...) if known.is_required() and name == "value" else (kind, None)
     config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
     made: type[BaseModel] = create_model(f"{table.__name__}Line", __config__=config, **fields)
@@ -247,6 +249,9 @@ def _model(table: type[SQLModel], names: Sequence[str]) -> type[BaseModel]:
 
 _NOT_OURS = ("id", "run_id", "session_id", "proposal_id", "sequence")
 """Columns of an experiment that are numbers of another ledger."""
+
+_COSTS = ("usd", "tokens", "seconds")
+"""Columns that are 0 in the ledger where a log says nothing of them, and that no export makes a 0 of."""
 
 _FROM_LOG = ("outcome", "value", "origin")
 """Columns that are read, and judged, by `logs` or set by the import."""
@@ -298,8 +303,10 @@ def _from_results(source: _Source) -> list[FinishedExperiment]:
         memory = _memory_gb(source, row)
         commit = str(row.record.get("commit", "")).strip("-")
         experiment = _experiment(source, row, number, commit, finished)
+        kept: dict[str, Any] = {"unmeasured": [*_COSTS, "started", "ended"]}
         if row.value is None and memory:
-            experiment.details = {IMPORTED: {"memory_gb": memory}}
+            kept["memory_gb"] = memory
+        experiment.details = {IMPORTED: kept}
         secondary = {"peak_vram_mb": memory * 1024} if memory else {}
         finished.append(FinishedExperiment(experiment, _measured(row, secondary, experiment)))
     return finished
@@ -362,9 +369,12 @@ def _from_pi(source: _Source) -> list[FinishedExperiment]:
         if not isinstance(notes, dict):
             raise source.wrong(row, "asi is no object")
         _take_notes(source, row, experiment, notes)
-        experiment.started = experiment.ended = _moment(source, row)
+        moment = _moment(source, row)
+        experiment.started = experiment.ended = moment or source.written
+        kept: dict[str, Any] = {"unmeasured": [*_COSTS, "started", *(() if moment else ("ended",))]}
         if row.value is None and metrics["secondary"]:
-            experiment.details = {**experiment.details, IMPORTED: {"metrics": metrics["secondary"]}}
+            kept["metrics"] = metrics["secondary"]
+        experiment.details = {**experiment.details, IMPORTED: kept}
         finished.append(FinishedExperiment(experiment, _measured(row, metrics["secondary"], experiment)))
     return finished
 
@@ -383,10 +393,10 @@ def _take_notes(source: _Source, row: LogRow, experiment: Experiment, notes: Map
     experiment.details = _checked(source, row, _EXPERIMENT, {"details": notes})["details"]
 
 
-def _moment(source: _Source, row: LogRow) -> datetime:
+def _moment(source: _Source, row: LogRow) -> datetime | None:
     found = row.record.get("timestamp")
     if not found:
-        return source.written
+        return None
     try:
         return source.past(row, EPOCH + timedelta(milliseconds=found))
     except (OverflowError, TypeError, ValueError) as error:
@@ -406,6 +416,9 @@ def _csv_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
     except ValidationError as error:
         raise source.wrong(row, _fault(error)) from error
     experiment = _complete(source, row, columns)
+    empty = [name for name in (*_COSTS, "started", "ended") if not row.record.get(name)]
+    if empty:
+        experiment.details = {IMPORTED: {"unmeasured": empty}}
     if "values" in row.record:
         values = [_finite(source, row, text) for text in cells.get("values", "").split()]
     else:
@@ -431,7 +444,8 @@ def _complete(source: _Source, row: LogRow, columns: Mapping[str, Any]) -> Exper
     """Return an experiment of our own format, with what the log was judged to say."""
     if columns.get("number") is None:
         raise source.wrong(row, "the number of the experiment is missing")
-    given = {name: value for name, value in columns.items() if name in Experiment.model_fields}
+    optional = (*_COSTS, "started")
+    given = {name: value for name, value in columns.items() if value is not None or name not in optional}
     moments = {name: source.past(row, given[name]) for name in ("started", "ended") if given.get(name) is not None}
     given = {"started": moments.get("ended", source.written), **given, **moments}
     ours = {"run_id": source.run_id, "session_id": 0, "origin": source.origin}
@@ -472,6 +486,7 @@ def _jsonl_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
     measurements, kept_measurements = _children(source, row, MeasurementRow, _MEASUREMENT, "measurements")
     looks, kept_looks = _children(source, row, LiveLook, _LOOK, "looks")
     columns = {name: record[name] for name in (*_NOT_OURS, "origin") if name in record}
+    columns |= {name: None for name in (*_COSTS, "started", "ended") if name in record and record[name] is None}
     absent = [name for name in (*_NOT_OURS, "origin", "looks", "run") if name not in record]
     kept = {"columns": columns, "measurements": kept_measurements, "looks": kept_looks, "without": absent}
     experiment.details = {**experiment.details, IMPORTED: {name: value for name, value in kept.items() if value}}

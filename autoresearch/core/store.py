@@ -26,7 +26,7 @@ from typing import TypeVar
 from autoresearch.core.artifact import Artifact, in_scope
 from autoresearch.core.errors import CandidateError, EnvironmentNotReadyError, UsageError
 
-__all__ = ["Store"]
+__all__ = ["ReviewBranch", "Step", "Store"]
 
 _REGULAR = "100644"
 _EXECUTABLE = "100755"
@@ -65,6 +65,30 @@ class _Snapshot:
 
     entries: Mapping[str, _Entry]
     manifest: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One commit of a branch for reviewers: the artifact of `commit`, with a message of its own."""
+
+    commit: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewBranch:
+    """A branch that was written for reviewers.
+
+    Attributes:
+        base: The commit that it begins on; None where the repository had none of the user's own.
+        as_found: The commit that brings the artifact as the run found it; None where the base has it like that.
+        commits: One for each step, in order.
+    """
+
+    base: str | None
+    as_found: str | None
+    commits: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -268,6 +292,79 @@ class Store:
         """Return the commit of the incumbent, None where the run has no branch."""
         return self._resolve(_branch(run_id))
 
+    def review_branch(self, name: str, baseline: str, steps: Sequence[Step], *, first: Step) -> ReviewBranch:
+        """Write a new branch with one commit for each step, each changing what the step changed and nothing else.
+
+        It begins on HEAD where the files that the steps touch are there as the run found them, else where the run
+        began; a run that began on files that were not committed gets a commit of those before its steps. Author is who
+        git's settings name. Nothing that is checked out changes.
+
+        Args:
+            name: Of the branch.
+            baseline: The run's baseline.
+            steps: Commits of the run, in order, each on top of the one before.
+            first: What the commit of the artifact as found would say.
+
+        Raises:
+            UsageError: If there is such a branch, or git refuses the name.
+        """
+        self._demand_free(name)
+        touched = {path for step in (baseline, *(step.commit for step in steps)) for path in self.paths(step)}
+        base = self._review_base(baseline, touched)
+        tip, before = base, self._snapshot(base).entries if base is not None else {}
+        commits = []
+        for step in (first, *steps):
+            after = {path: entry for path, entry in self._snapshot(step.commit).entries.items() if path in touched}
+            changed = {path: entry for path, entry in after.items() if before.get(path) != entry}
+            gone = [path for path in sorted(touched) if path in before and path not in after]
+            before = after
+            if step is first and not changed and not gone:
+                continue
+            tree = self._new_tree(tip, changed, gone)
+            message = f"{step.message.replace(chr(0), '').strip()}\n"
+            tip = self._write_commit(tree, tip, message, step.at, self._user())
+            commits.append(tip)
+        if tip is None:
+            raise UsageError(f"There is no step to write, so that the branch {name} would be empty.")
+        self._create_branch(name, tip)
+        as_found = commits.pop(0) if len(commits) > len(steps) else None
+        return ReviewBranch(base, as_found, tuple(commits))
+
+    def _demand_free(self, name: str) -> None:
+        named = self._git(["check-ref-format", f"refs/heads/{name}"]).returncode == 0
+        if not named or name.startswith("-") or name == "HEAD":
+            raise UsageError(f"{name!r} is no name that git takes for a branch.\nName another: --branch NAME")
+        there = self._git(["show-ref", "--verify", "--quiet", f"refs/heads/{name}"]).returncode == 0
+        head = self._git(["symbolic-ref", "--quiet", "HEAD"]).stdout.decode(errors="replace").strip()
+        if there or head == f"refs/heads/{name}":
+            raise UsageError(
+                f"There is a branch {name} already, and none is ever written over.\nName another: --branch NAME"
+            )
+
+    def _review_base(self, baseline: str, touched: Iterable[str]) -> str | None:
+        """Return HEAD where it has these files as the run found them, else the commit that the run began on."""
+        head, found = self._resolve("HEAD"), self._snapshot(baseline).entries
+        if head is not None:
+            entries = self._snapshot(head).entries
+            if all(entries.get(path) == found.get(path) for path in touched):
+                return head
+        return self._resolve(f"{baseline}^")
+
+    def _user(self) -> Mapping[str, str]:
+        """Return the author as git's settings name them; nobody where they name none."""
+        named = [self._git(["config", "--get", f"user.{key}"]).stdout for key in ("name", "email")]
+        name, email = (os.fsdecode(value).strip() for value in named)
+        if not name or not email:
+            return {}
+        roles = ("AUTHOR", "COMMITTER")
+        return {f"GIT_{role}_{key}": value for role in roles for key, value in (("NAME", name), ("EMAIL", email))}
+
+    def _create_branch(self, name: str, commit: str) -> None:
+        none = "0" * len(commit)
+        made = self._git(["update-ref", "-m", "autoresearch: export", f"refs/heads/{name}", commit, none])
+        if made.returncode != 0:
+            raise UsageError(f"The branch {name} cannot be made: {_complaint(made)}.\nName another: --branch NAME")
+
     # Writing
 
     def _commit(
@@ -344,10 +441,12 @@ class Store:
             _remember(self._indexes, commit, known)
         return known
 
-    def _write_commit(self, tree: str, parent: str | None, message: str, at: datetime) -> str:
+    def _write_commit(
+        self, tree: str, parent: str | None, message: str, at: datetime, identity: Mapping[str, str] | None = None
+    ) -> str:
         parents = ["-p", parent] if parent is not None else []
-        stdin = message.encode("utf-8", errors="replace")
-        return _id(self._git(["commit-tree", tree, *parents], env=_identity(at), stdin=stdin), "commit-tree")
+        stdin, env = message.encode("utf-8", errors="replace"), {**_identity(at), **(identity or {})}
+        return _id(self._git(["commit-tree", tree, *parents], env=env, stdin=stdin), "commit-tree")
 
     def _begin_refs(self, run_id: str, commit: str) -> str:
         """Make branch and baseline ref together; return the baseline, that of another process if it was faster."""
