@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 from sqlalchemy import (
     JSON,
@@ -397,6 +398,7 @@ class Ledger:
         """Wrap an engine whose tables are up to date; use `open` or `connect` instead."""
         self._engine = engine
         self._reading = engine.execution_options(ledger_reads=True)
+        self.is_copy = False
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
@@ -427,6 +429,39 @@ class Ledger:
             with cls.open(path) as ledger:
                 yield ledger
             return
+        with cls._copied(path) as ledger:
+            yield ledger
+
+    @classmethod
+    @contextmanager
+    def watching(cls, path: Path) -> Iterator[Ledger]:
+        """Open the ledger in a file to read it for long while others write: nothing in or beside it is ever changed.
+
+        What cannot be read as it is (an older format, a folder where SQLite may not write) is read in a copy as of now;
+        then the ledger's `is_copy` is true, and who wants news opens it again.
+
+        Raises:
+            UsageError: If the file is no ledger, is damaged, or was written by a newer version.
+            EnvironmentNotReadyError: If it cannot be read.
+        """
+        engine = create_engine(
+            URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
+        )
+        _prepare_sqlite(engine)
+        try:
+            if _as_it_is(engine):
+                yield cls(engine)
+                return
+        finally:
+            engine.dispose()
+        with cls._copied(path) as ledger:
+            ledger.is_copy = True
+            yield ledger
+
+    @classmethod
+    @contextmanager
+    def _copied(cls, path: Path) -> Iterator[Ledger]:
+        """Copy a ledger as it is now and open the copy."""
         with tempfile.TemporaryDirectory(prefix="autoresearch-") as folder:
             try:
                 for suffix in ("", "-wal"):  # the second holds what was written last
@@ -949,6 +984,18 @@ def _migrate(engine: Engine) -> None:
         _upgrade(connection)
 
 
+def _as_it_is(engine: Engine) -> bool:
+    """Say whether a ledger can be read without a change of anything."""
+    try:
+        with engine.execution_options(ledger_reads=True).connect() as connection:
+            return _version(connection) == LEDGER_VERSION
+    except (DBAPIError, sqlite3.Error) as error:
+        # SQLite wants to write beside a ledger even to read it.
+        if "unable to open" in str(error) or "readonly" in str(error):
+            return False
+        raise _unusable(engine, error) from error
+
+
 def _version(connection: Connection) -> str | None:
     """Return the version of the ledger, None for an empty database.
 
@@ -956,7 +1003,7 @@ def _version(connection: Connection) -> str | None:
         UsageError: If the database holds something else, or a ledger that is newer than this program.
     """
     tables = inspect(connection).get_table_names()
-    where = connection.engine.url.database
+    where = _named(connection.engine)
     if not tables:
         return None
     if "alembic_version" not in tables or "experiment" not in tables:
@@ -992,9 +1039,18 @@ def _translated(engine: Engine) -> Iterator[None]:
         raise _unusable(engine, error) from error
 
 
+def _named(engine: Engine) -> str:
+    """Return the file of a ledger, or the database without its password."""
+    url = engine.url
+    if engine.dialect.name != "sqlite":
+        return url.render_as_string(hide_password=True)
+    name = url.database or ""
+    return unquote(name.removeprefix("file:")) if url.query else name
+
+
 def _unusable(engine: Engine, error: DBAPIError | sqlite3.Error) -> EnvironmentNotReadyError | UsageError:
     cause = str(error.orig if isinstance(error, DBAPIError) else error)
-    where = f"The ledger {engine.url.render_as_string(hide_password=True).removeprefix('sqlite:///')}"
+    where = f"The ledger {_named(engine)}"
     if "not a database" in cause or "malformed" in cause:
         return UsageError(
             f"{where} is damaged or no ledger at all: {cause}.\n"
