@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from autoresearch.adapters.marketing.email.replies import Tally
 
 _SHOWN = 20
+_PARTS = ("test", "hard")
 
 
 def replies(
@@ -24,10 +27,11 @@ def replies(
     classifier: Annotated[
         str | None, typer.Option(help="auto, claude or rules; default: campaign.toml's, else auto.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/json.md names the keys.")] = False,
 ) -> None:
     """Read the mailbox, lead answers back to the mails that they answer, and write down what they say."""
     if accuracy:
-        _measure(classifier or "rules")
+        _measure(classifier or "rules", as_json=as_json)
         return
     import os
 
@@ -47,7 +51,11 @@ def replies(
     name = f"{settings.imap.host}/{settings.imap.username}/{settings.imap_folder}"
     with Journal(settings.shared) as journal, opened(settings.imap, settings.imap_folder) as inbox:
         taker = Replies(loaded, journal, judge, settings)
-        typer.echo(_told(taker.fetch(inbox, name), judge))
+        tally = taker.fetch(inbox, name)
+        if as_json:
+            typer.echo(json.dumps(_as_record(tally, judge, journal.reply_kinds(taker.id)), indent=2))
+            return
+        typer.echo(_told(tally, judge))
         so_far = ", ".join(f"{kind} {n:,}" for kind, n in sorted(journal.reply_kinds(taker.id).items()))
         typer.echo(f"In all: {so_far or 'none yet'}.")
 
@@ -58,6 +66,19 @@ def _known(classifier: str) -> str:
     if classifier not in ("auto", "claude", "rules"):
         raise UsageError(f"--classifier must be auto, claude or rules, not {classifier!r}.")
     return classifier
+
+
+def _as_record(tally: Tally, judge: Judge, in_all: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "judge": judge.name,
+        "new": dict(tally.kinds),
+        "in_all": dict(in_all),
+        "unsure": [datetime.fromtimestamp(at, UTC).isoformat() for at in tally.unsure],
+        "suppressed": tally.suppressed,
+        "unjoined": tally.unjoined,
+        "known": tally.known,
+        "clicks": tally.clicks,
+    }
 
 
 def _told(tally: Tally, judge: Judge) -> str:
@@ -78,22 +99,41 @@ def _told(tally: Tally, judge: Judge) -> str:
     return "\n".join(lines)
 
 
-def _measure(classifier: str) -> None:
+def _measure(classifier: str, *, as_json: bool) -> None:
     import os
 
     from autoresearch.adapters.marketing.email.classify import accuracy, labelled_replies, make_judge
 
     judge = make_judge(_known(classifier), "", os.environ)
     rows = labelled_replies()
-    said = [row for row in rows if row.part != "tune"]
+    if as_json:
+        parts = [accuracy(lambda text: judge.judge(text)[0], rows, part) for part in _PARTS]
+        typer.echo(json.dumps({"judge": judge.name, "parts": [_accuracy_record(part) for part in parts]}, indent=2))
+        return
+    said = [row for row in rows if row.part in _PARTS]
     typer.echo(f"{judge.name} on {len(said):,} answers that no rule was made from:")
-    for part in ("test", "hard"):
+    for part in _PARTS:
         typer.echo(_shown(accuracy(lambda text: judge.judge(text)[0], rows, part)))
     typer.echo(
-        "test: common phrases. hard: hedged, long or idiomatic, written after the rules. Texts and rules have one "
-        "author, so\nexpect less than `test` from real mail. What is missed counts as neutral, in both arms alike: "
-        "effects look\nsmaller, none is made up. A model reads better: set ANTHROPIC_API_KEY."
+        "test: common phrases. hard: hedged, long or idiomatic. Texts and rules have one author, so expect less than "
+        "`test`\nfrom real mail. What is missed counts as neutral, in both arms alike: effects look smaller, none is "
+        "made up. A model\nreads better: set ANTHROPIC_API_KEY."
     )
+
+
+def _accuracy_record(found: Accuracy) -> dict[str, Any]:
+    low, high = found.interval
+    return {
+        "part": found.part,
+        "n": found.n,
+        "right": found.right,
+        "low": low,
+        "high": high,
+        "languages": [
+            {"language": name, "n": n, "right": right} for name, (right, n) in sorted(found.by_language.items())
+        ],
+        "confused": [{"label": label, "said": said, "n": n} for (label, said), n in sorted(found.confused.items())],
+    }
 
 
 def _shown(found: Accuracy) -> str:

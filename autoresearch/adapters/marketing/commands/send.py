@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,9 @@ def send(
         int | None, typer.Option("--yes", min=1, help="For scripts, with --send: the number of recipients.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show the mails' HTML too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; docs/json.md names the keys. To send, it needs --yes.")
+    ] = False,
 ) -> None:
     """Say who would get which mail of the live test, or which was chosen for the rest; with --send write to them."""
     from autoresearch.adapters.marketing.campaign import Campaign
@@ -27,21 +31,51 @@ def send(
     from autoresearch.adapters.marketing.email.send import Mailing
     from autoresearch.adapters.marketing.email.settings import EmailSettings
 
+    if as_json and really and yes is None:
+        raise typer.BadParameter("nobody can be asked there: give the number of recipients.", param_hint="--yes")
     loaded = Campaign.load(layout_of(workspace).root)
     settings = EmailSettings.of(loaded)
     with Journal(settings.shared) as journal:
         mailing = Mailing(loaded, journal, settings)
         plan = mailing.plan()
+        if as_json:
+            sent = _sent(mailing, plan, yes) if really and plan.mails else None
+            typer.echo(json.dumps(_as_record(mailing, plan, sent), indent=2))
+            return
         typer.echo(_described(mailing, plan))
         if not really:
             for arm, rendered in mailing.preview(plan.test).items():
                 typer.echo(_shown(arm, rendered, full))
             typer.echo("Nothing was sent. To send: autoresearch marketing send --send")
         elif plan.mails:
-            mailing.ready()
-            mailing.check_unsubscribing()
-            _confirm(len(plan.mails), yes)
-            typer.echo(_result(mailing.send(plan)))
+            typer.echo(_result(_sent(mailing, plan, yes)))
+
+
+def _sent(mailing: Mailing, plan: Plan, yes: int | None) -> Sent:
+    """Send what is planned, once somebody named the number of recipients."""
+    mailing.ready()
+    mailing.check_unsubscribing()
+    _confirm(len(plan.mails), yes)
+    return mailing.send(plan)
+
+
+def _as_record(mailing: Mailing, plan: Plan, sent: Sent | None) -> dict[str, Any]:
+    """Return the object that `--json` prints; it names no recipient."""
+    names = ("sent", "refused", "rejected", "deferred", "suppressed")
+    return {
+        "test": plan.test.id,
+        "rest_of_list": plan.test.ended is not None,
+        "chosen": plan.spent.chosen if plan.spent is not None and plan.test.ended is not None else None,
+        "recipients": plan.n_recipients,
+        "next": len(plan.mails),
+        "by_arm": plan.by_arm,
+        "left_out": dict(plan.left_out),
+        "unused_columns": list(plan.unused),
+        "per_day": mailing.settings.per_day,
+        "per_mailbox": mailing.settings.per_mailbox,
+        "unknown": mailing.journal.states(mailing.id, plan.test.id).get("sending", 0),
+        "result": None if sent is None else {name: getattr(sent, name) for name in names},
+    }
 
 
 def _described(mailing: Mailing, plan: Plan) -> str:
