@@ -185,7 +185,7 @@ class Labelled:
     Attributes:
         language: BCP 47.
         kind: One of `KINDS`.
-        part: `tune`, which the rules were made from; `test`, which they were not; `hard`, written after them.
+        part: `tune` and `idioms`, which the rules were made from; `test` and `hard`, which they were not.
         text: The answer.
     """
 
@@ -219,20 +219,14 @@ class Accuracy:
 def labelled_replies() -> tuple[Labelled, ...]:
     """Return the labelled answers that are shipped."""
     tables = tomllib.loads((Path(__file__).parent / "labelled_replies.toml").read_text(encoding="utf-8"))
-    hard = tables.pop("hard", {})
-    rows = [
-        Labelled(language, kind, _part(text), text)
-        for language, kinds in tables.items()
+    parts = {"hard": tables.pop("hard"), "idioms": tables.pop("idioms"), "": tables}
+    return tuple(
+        Labelled(language, kind, part or _part(text), text)
+        for part, languages in parts.items()
+        for language, kinds in languages.items()
         for kind, texts in kinds.items()
         for text in texts
-    ]
-    rows += [
-        Labelled(language, kind, "hard", text)
-        for language, kinds in hard.items()
-        for kind, texts in kinds.items()
-        for text in texts
-    ]
-    return tuple(rows)
+    )
 
 
 def accuracy(judge: Callable[[str], str], rows: Sequence[Labelled], part: str) -> Accuracy:
@@ -241,7 +235,7 @@ def accuracy(judge: Callable[[str], str], rows: Sequence[Labelled], part: str) -
     Args:
         judge: Text -> kind.
         rows: Labelled answers.
-        part: `tune`, `test` or `hard`.
+        part: `tune`, `idioms`, `test` or `hard`.
     """
     mine = [row for row in rows if row.part == part]
     judged = [(row, judge(row.text)) for row in mine]

@@ -57,11 +57,36 @@ def test_rules_understand_common_phrases() -> None:
 
 
 def test_rules_miss_what_is_said_in_other_words_and_rarely_make_things_up() -> None:
-    """Of hedged and idiomatic answers most are not understood: those count as neutral. Hardly any is turned round."""
+    """Of hedged and idiomatic answers that no rule was made from most are right, and most others count as neutral."""
     found = accuracy(judged, ROWS, "hard")
-    assert found.right / found.n < 0.5
+    assert 0.5 < found.right / found.n < 0.75
     assert sum(n for (_, said), n in found.confused.items() if said == "neutral") > 0.8 * (found.n - found.right)
     assert sum(n for (_, said), n in found.confused.items() if said == "positive") <= 2
+
+
+@pytest.mark.parametrize("part", ["tune", "idioms"])
+def test_every_answer_that_rules_were_made_from_is_understood(part: str) -> None:
+    """A rule that breaks another one shows here, on the parts that rules may be made from."""
+    found = accuracy(judged, ROWS, part)
+    assert found.n > 90
+    assert found.confused == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Is it GDPR compliant? If so, sign me up.", "positive"),
+        ("Found you in my spam folder by luck. Sounds great, tell me more.", "positive"),
+        ("Martedì va benissimo, mi chiami.", "positive"),
+        ("Me va bien el jueves, me interesa.", "positive"),
+        ("Ihre Mail war im Spam. Klingt gut, wann hätten Sie Zeit?", "positive"),
+        ("Houd me op de hoogte, klinkt goed.", "positive"),
+        ("Se ha cerrado el local, si me llama no contesto.", "neutral"),
+    ],
+)
+def test_a_word_in_another_sense_is_not_taken_for_the_idiom(text: str, kind: str) -> None:
+    """What looks like a refusal, a threat or a yes and is none."""
+    assert judged(text) == kind
 
 
 def test_a_judge_that_guesses_is_seen_through() -> None:

@@ -265,7 +265,7 @@ def test_what_no_rule_understood_is_shown_by_its_arrival(
     office.set(imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="riddle")
     office.start()
     office.send()
-    post_box.put("riddle", reply(office.taker.mails[0][1], "How many times do I have to say it? Enough."))
+    post_box.put("riddle", reply(office.taker.mails[0][1], "The heron stands in the reeds on Tuesdays."))
     said = run("replies", "-w", office.folder)
     assert "1 of the neutral ones no rule understood" in said
     assert f"{datetime.now().astimezone():%d %b}" in said
