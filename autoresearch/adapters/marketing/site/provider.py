@@ -43,13 +43,17 @@ class AutoresearchProvider(AbstractProvider):
         url: Where the server listens.
         timeout_seconds: After so long a caller gets its default, and nothing is counted by this side.
         expose: Whether evaluating counts as showing; False where events say so.
+        traits: Names of the context's attributes that are passed on, for surfaces that are audiences.
     """
 
-    def __init__(self, url: str, *, timeout_seconds: float = 1.0, expose: bool = True) -> None:
+    def __init__(
+        self, url: str, *, timeout_seconds: float = 1.0, expose: bool = True, traits: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self._url = url.rstrip("/")
         self._timeout = timeout_seconds
         self._expose = expose
+        self._traits = tuple(traits)
 
     def get_metadata(self) -> Metadata:
         """Return the provider's name."""
@@ -114,6 +118,8 @@ class AutoresearchProvider(AbstractProvider):
         agent = context.attributes.get("user_agent") if context is not None else None
         if isinstance(agent, str):
             query["ua"] = agent
+        attributes = context.attributes if context is not None else {}
+        query = {name: str(attributes[name]) for name in self._traits if name in attributes} | query
         return self._fetch(urllib.request.Request(f"{self._url}/assign?{urllib.parse.urlencode(query)}"))
 
     def _fetch(self, request: urllib.request.Request) -> dict[str, Any]:

@@ -1,11 +1,15 @@
-// For pages that another server renders; served as /snippet.js.
-// <script src="https://SITE/snippet.js" data-surface="page"></script> fills every element with data-slot="NAME" with
-// the arm's text; a click on, or a submit of, an element with data-goal="NAME" is sent as a conversion.
+// For pages of another server. <script src="https://SITE/snippet.js" data-surface="page"></script> fills elements with
+// data-slot="NAME"; a click on, or submit of, one with data-goal="NAME" is sent as a conversion.
+// data-traits="utm_source" passes on parameters of the page's address, for audiences.
 (function (d, w) {
   "use strict";
-  var me = d.currentScript, site = new URL(me.src).origin, surface = me.dataset.surface || "page";
+  var me = d.currentScript, site = new URL(me.src).origin, data = me.dataset;
+  var ask = new URLSearchParams({ expose: 1, surface: data.surface || "page" });
+  new URLSearchParams(location.search).forEach(function (v, n) {
+    if ((data.traits || "").split(",").includes(n)) ask.set(n, v);
+  });
   var hide = d.createElement("style");
-  // Texts are hidden until the arm is known, and never longer than a second: a slow answer shows what is there.
+  // Hidden until the arm is known, at most a second: a slow answer shows what is there.
   hide.textContent = "[data-slot]{visibility:hidden}";
   d.head.appendChild(hide);
   var shown = false;
@@ -18,11 +22,11 @@
     var body = JSON.stringify({ event: goal, properties: { value: value || 0 } });
     fetch(site + "/events", { method: "POST", body: body, credentials: "include", keepalive: true });
   }
-  fetch(site + "/assign?expose=1&surface=" + encodeURIComponent(surface), { credentials: "include" })
+  fetch(site + "/assign?" + ask, { credentials: "include" })
     .then(function (r) { return r.ok ? r.json() : null; })
     .then(function (a) {
       ready(function () {
-        // Assigned units see their arm, late or not: what was counted must have been shown.
+        // Late or not: what was counted must be shown.
         if (a) d.querySelectorAll("[data-slot]").forEach(function (e) {
           var t = a.slots[e.dataset.slot];
           if (t !== undefined) e.textContent = t;
