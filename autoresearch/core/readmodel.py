@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from autoresearch.core import live as live_tests
@@ -101,7 +102,7 @@ def status_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None 
     history = History(ledger, run.id).refresh()
     metric = memory.metric_from_json(run.metric)
     believed = history.belief(policy or policy_of(run), metric)
-    return _status(ledger, run, history.experiments, believed, at_work=at_work)
+    return _status(ledger, run, ledger.totals(run.id), history.experiments, believed, at_work=at_work)
 
 
 def policy_of(run: Run) -> Policy | None:
@@ -110,9 +111,15 @@ def policy_of(run: Run) -> Policy | None:
 
 
 def _status(
-    ledger: Ledger, run: Run, experiments: Sequence[Experiment], believed: memory.Belief, *, at_work: bool
+    ledger: Ledger,
+    run: Run,
+    totals: Totals,
+    experiments: Sequence[Experiment],
+    believed: memory.Belief,
+    *,
+    at_work: bool,
 ) -> RunStatus:
-    totals, claims = ledger.totals(run.id), ledger.claims(run.id)
+    claims = ledger.claims(run.id)
     return RunStatus(
         run=run.id,
         adapter=run.adapter,
@@ -226,32 +233,78 @@ MOST_STANDINGS = 300
 
 def view_of(ledger: Ledger, run: Run, *, at_work: bool, policy: Policy | None = None) -> RunView:
     """Return a whole run; arguments as for `status_of`."""
-    policy = policy or policy_of(run)
-    metric = memory.metric_from_json(run.metric)
-    history = History(ledger, run.id).refresh()
-    in_flight = ledger.in_flight(run.id)
-    tested = live_tests.looks_of(ledger.live_looks(in_flight.id)) if in_flight is not None else ()
-    live = bool(tested) or any(history.looks.values())
-    looks = dict(history.looks) if live else _looks_of_kept(history)
-    if in_flight is not None and tested:
-        looks[in_flight.id] = tested
-    standings = _standings(history, policy, metric, live=live)
-    believed = history.belief(policy, metric)
-    return RunView(
-        run=run,
-        metric=metric,
-        status=_status(ledger, run, history.experiments, believed, at_work=at_work),
-        totals=ledger.totals(run.id),
-        experiments=history.experiments,
-        in_flight=in_flight,
-        looks=looks,
-        standings=standings,
-        live=live,
-        noise=None if live or policy is None else history.evidence(metric).noise,
-        claims=tuple(ledger.claims(run.id)),
-        openings=len(ledger.fresh(run.id, Split.HOLDOUT.value)),
-        policy=policy,
-    )
+    return RunReader(ledger, run.id, policy).view(at_work=at_work)
+
+
+class RunReader:
+    """Reads a run again and again at the cost of what is new: for pages that stay open beside a run at work.
+
+    One caller at a time.
+
+    Args:
+        ledger: Where the run is written down.
+        run_id: The run.
+        policy: As for `status_of`.
+    """
+
+    def __init__(self, ledger: Ledger, run_id: str, policy: Policy | None = None) -> None:
+        self._ledger = ledger
+        self._run_id = run_id
+        self._policy = policy
+        self._history = History(ledger, run_id)
+        self._judged = 0
+        self._known: tuple[object, dict[int, Standing]] = (None, {})
+
+    def view(self, *, at_work: bool, standings: bool = True) -> RunView:
+        """Return the run as it is now.
+
+        Args:
+            at_work: Whether a process holds the workspace right now.
+            standings: Work out what was believed along the way, too, which takes longest; else there are none.
+        """
+        ledger, run = self._ledger, self._ledger.run(self._run_id)
+        policy, metric = self._policy or policy_of(run), memory.metric_from_json(run.metric)
+        totals = ledger.totals(run.id)
+        history = self._read(run, totals.kept)
+        in_flight = ledger.in_flight(run.id)
+        tested = live_tests.looks_of(ledger.live_looks(in_flight.id)) if in_flight is not None else ()
+        live = bool(tested) or any(history.looks.values())
+        looks = dict(history.looks) if live else _looks_of_kept(history)
+        if in_flight is not None and tested:
+            looks[in_flight.id] = tested
+        believed = history.belief(policy, metric)
+        return RunView(
+            run=run,
+            metric=metric,
+            status=_status(ledger, run, totals, history.experiments, believed, at_work=at_work),
+            totals=totals,
+            experiments=tuple(history.experiments),
+            in_flight=in_flight,
+            looks=looks,
+            standings=self._standings(policy, metric, live=live) if standings else (),
+            live=live,
+            noise=None if live or policy is None else history.evidence(metric).noise,
+            claims=tuple(ledger.claims(run.id)),
+            openings=len(ledger.fresh(run.id, Split.HOLDOUT.value)),
+            policy=policy,
+        )
+
+    def _read(self, run: Run, kept: int) -> History:
+        """Return the history with its news; all of it anew where something else changed than is ever added."""
+        judged = len(self._ledger.fresh(run.id, Split.SEARCH.value))
+        history = self._history.refresh()
+        known = sum(row.outcome == Outcome.KEPT.value and row.number > 0 for row in history.experiments)
+        # A kept step may have been taken back, and a calibration moves what was believed of everything.
+        if judged != self._judged or known != kept:
+            self._history, self._judged, self._known = History(self._ledger, run.id).refresh(), judged, (None, {})
+        return self._history
+
+    def _standings(self, policy: Policy | None, metric: Metric, *, live: bool) -> tuple[Standing, ...]:
+        """Return what was believed along the way; points that nothing new can change are remembered."""
+        noise = None if live else self._history.evidence(metric).noise
+        if self._known[0] != (noise, live):
+            self._known = ((noise, live), {})
+        return _standings(self._history, policy, metric, live=live, known=self._known[1])
 
 
 def _looks_of_kept(history: History) -> dict[int, tuple[Look, ...]]:
@@ -259,30 +312,45 @@ def _looks_of_kept(history: History) -> dict[int, tuple[Look, ...]]:
     return {id: memory.looks_of(history.measurements[id]) for id in kept}
 
 
-def _standings(history: History, policy: Policy | None, metric: Metric, *, live: bool) -> tuple[Standing, ...]:
-    """Return what the policy believes of the incumbent along the way, by the noise as it is known now."""
+def _standings(
+    history: History, policy: Policy | None, metric: Metric, *, live: bool, known: dict[int, Standing]
+) -> tuple[Standing, ...]:
+    """Return what the policy believes of the incumbent along the way, by the noise as it is known now.
+
+    Standings are looked up in `known` by their number, and added to it.
+    """
     start = history.belief(None, metric).baseline
     if policy is None or start is None:
         return ()
     sign = metric.direction.sign
     found = [Standing(0, start)] if live else []  # no test is one of the artifact as found alone
     for number, evidence in _along(history, metric, live=live):
-        gain = policy.believed_gain(evidence)
-        ends = policy.believed_interval(evidence) if isinstance(policy, OffersInterval) else None
-        low, high = sorted(start + sign * end for end in ends) if ends is not None else (None, None)
-        found.append(Standing(number, start + sign * gain, low, high))
+        if number not in known:
+            known[number] = _standing(number, policy, evidence(), start, sign)
+        found.append(known[number])
     return tuple(found)
 
 
-def _along(history: History, metric: Metric, *, live: bool) -> Iterator[tuple[int, Evidence]]:
-    """Yield (number, evidence up to it) at every keep and at points between, in order."""
+def _standing(number: int, policy: Policy, evidence: Evidence, start: float, sign: int) -> Standing:
+    gain = policy.believed_gain(evidence)
+    ends = policy.believed_interval(evidence) if isinstance(policy, OffersInterval) else None
+    low, high = sorted(start + sign * end for end in ends) if ends is not None else (None, None)
+    return Standing(number, start + sign * gain, low, high)
+
+
+def _along(history: History, metric: Metric, *, live: bool) -> Iterator[tuple[int, Callable[[], Evidence]]]:
+    """Yield (number, how to get the evidence up to it) at every keep and at points between, in order."""
     known = Evidence(metric, ()) if live else history.evidence(metric)
     judged = history.judged(live=live)
     past = live_tests.past_evidence(history.experiments, history.looks) if live else known.history
     step = max(1, len(judged) // MOST_STANDINGS)
     for index, row in enumerate(judged):
         if row.outcome == Outcome.KEPT.value or index % step == 0 or index == len(judged) - 1:
-            yield row.number, replace(known, history=past[: index + 1])
+            yield row.number, partial(_up_to, known, past, index)
+
+
+def _up_to(known: Evidence, past: Sequence[Any], index: int) -> Evidence:
+    return replace(known, history=tuple(past[: index + 1]))
 
 
 def live_points(ledger: Ledger, view: RunView, experiment: Experiment, most: int = 60) -> tuple[LivePoint, ...]:
