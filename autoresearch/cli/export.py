@@ -124,7 +124,7 @@ def _branch_text(place: Place, name: str, written: ReviewBranch) -> str:
     on = f" on {written.base[:12]}" if written.base else ""
     git = "git" if place.layout.root == Path.cwd().resolve() else f"git -C {shown_path(place.layout.root)}"
     lines = [f"Wrote the branch {name}: {many}{on}, one for each kept change; nothing that is checked out was touched."]
-    if written.as_found is not None and written.base is not None:
+    if written.as_found is not None:
         lines.append("Before them stands one with your files as the run found them: they were not committed then.")
     start = written.as_found or written.base
     lines.append(f"See it    {git} log -p {f'{start[:12]}..' if start else ''}{name}")

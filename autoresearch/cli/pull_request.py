@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autoresearch.core.words import clean, counts, metric_in_words, number
@@ -27,11 +28,10 @@ def pull_request(work: KeptWork, page: Page, status: RunStatus, branch: tuple[st
     parts = [
         f"**{md(page.headline)}**",
         _honesty(work, status),
-        f"{len(work.kept)} kept of {counts(status)}. Metric: {md(metric_in_words(work.metric))}; "
-        f"baseline {number(status.baseline)}.",
+        f"{counts(status)}. Metric: {md(metric_in_words(work.metric))}; baseline {number(status.baseline)}.",
         _table(work, branch),
         _tried(page),
-        _again(work, branch),
+        _again(work, branch, live=page.live),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -57,15 +57,22 @@ def _table(work: KeptWork, branch: tuple[str, ReviewBranch] | None) -> str:
     from autoresearch.core.review import evidence_of, interval_of, shown_of, sized
     from autoresearch.web.report import escaped_markdown as md
 
-    lines = ["| # | commit | change | effect | interval | evidence | shown |", "|--:|---|---|--:|---|---|---|"]
+    raced = any(row.e_win is not None for row in work.kept)
+    head = ["#", "commit", "change", "effect", "interval" if raced else "90 % interval", "evidence", "shown"]
+    lines = [_row(head), "|--:|---|---|--:|---|---|---|"]
     for place, row in enumerate(work.kept):
         commit = branch[1].commits[place] if branch is not None else row.kept_commit or ""
         effect = "" if row.effect is None else sized(row.effect, work.metric)
-        evidence = " ".join(evidence_of(row, work))
-        cells = [str(row.number), commit[:10], clean(row.hypothesis), effect, interval_of(row, work.metric), evidence]
-        lines.append(f"| {' | '.join(md(cell) for cell in [*cells, shown_of(row, work)])} |")
+        interval = interval_of(row, work.metric).removeprefix("90 % interval ")
+        evidence = md(" ".join(evidence_of(row, work)))
+        shown = shown_of(row, work)
+        lines.append(_row([str(row.number), commit[:10], md(row.hypothesis), effect, interval, evidence, shown]))
     unit = f" in {md(clean(work.metric.unit))}" if work.metric.unit else ""
     return "\n".join(["## What changes", "", f"Effects{unit}, positive is better.", "", *lines])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _tried(page: Page) -> str:
@@ -80,7 +87,7 @@ def _tried(page: Page) -> str:
     return "\n".join(["## What was tried and did not work", "", *lines]) if lines else ""
 
 
-def _again(work: KeptWork, branch: tuple[str, ReviewBranch] | None) -> str:
+def _again(work: KeptWork, branch: tuple[str, ReviewBranch] | None, *, live: bool) -> str:
     run = work.run
     lines = [
         f"Run `{run.id}`: adapter {run.adapter}, policy {run.policy}, proposals by {run.proposer}, seed {run.seed}."
@@ -92,12 +99,13 @@ def _again(work: KeptWork, branch: tuple[str, ReviewBranch] | None) -> str:
         name, written = branch
         lines.append(f"One commit for each change, on {(written.base or 'an empty repository')[:12]}:")
         lines.append(_block(f"git log -p {_span(written, name)}"))
-    lines.append(f"To measure the gain again, and to see everything that was tried:\n\n{_block(_commands(run.id))}")
+    log = f"autoresearch log --run {run.id}"
+    if live:
+        lines.append(f"To see everything that was tried:\n\n{_block(log)}")
+    else:
+        confirm = f"autoresearch confirm --run {run.id}\n{log}"
+        lines.append(f"To measure the gain again, and to see everything that was tried:\n\n{_block(confirm)}")
     return "\n\n".join(["## How to reproduce", *lines])
-
-
-def _commands(run_id: str) -> str:
-    return f"autoresearch confirm --run {run_id}\nautoresearch log --run {run_id}"
 
 
 def _span(written: ReviewBranch, name: str) -> str:

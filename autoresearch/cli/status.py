@@ -27,6 +27,7 @@ def status(workspace: WorkspaceOption = None, run: RunOption = None, json: JsonO
 
 def status_text(figures: RunStatus, place: Place) -> str:
     """Return the figures for people."""
+    from autoresearch.core.formats import costs_known
     from autoresearch.core.memory import metric_from_json
 
     run, metric = place.run, metric_from_json(place.run.metric)
@@ -40,7 +41,10 @@ def status_text(figures: RunStatus, place: Place) -> str:
         ("baseline", number(figures.baseline)),
         ("incumbent", number(figures.incumbent)),
         ("outcomes", counts(figures)),
-        ("spent", f"{money(figures.usd)} and {duration(figures.seconds)}"),
+        (
+            "spent",
+            f"{money(figures.usd)} and {duration(figures.seconds)}" if costs_known(run) else "the log does not say",
+        ),
         ("others", f"{others} more in this ledger; see one with --run ID" if others else ""),
     ]
     return f"{headline(figures, metric)}\n{fields(pairs)}"

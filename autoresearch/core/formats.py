@@ -85,6 +85,11 @@ def imported(row: Experiment) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def costs_known(run: Run) -> bool:
+    """Say whether what a run cost is known; other tools' logs do not say it."""
+    return run.adapter != IMPORT_ADAPTER or run.options.get("format") in ("jsonl", "csv")
+
+
 # ---- JSON lines
 
 

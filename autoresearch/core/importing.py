@@ -47,7 +47,7 @@ class FinishedRun:
     Attributes:
         run: The run; its id follows from what was read.
         session: The one session that stands for all of its work.
-        experiments: By number, the baseline first.
+        experiments: In the order of ending, the baseline first.
         shape: Which shape the log has, in a few words.
         notes: Sentences about what was left out or read in a special way.
     """
@@ -192,7 +192,7 @@ def _run(source: _Source, form: str, metric: Metric, chosen: str | None) -> Run:
 
 
 def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[FinishedExperiment]:
-    """Return the experiments by number; what the ledger holds once may be in the file once.
+    """Return the experiments in the order of ending, where they say it, else by number.
 
     Raises:
         UsageError: If two rows have one number, or two measurements of a row one place.
@@ -209,7 +209,8 @@ def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[Fin
         looks = [(look.arm, look.look) for look in one.looks]
         if len(set(places)) < len(places) or len(set(looks)) < len(looks):
             raise source.wrong(row, f"a measurement of experiment {number} stands there twice")
-    return sorted(finished, key=lambda one: one.experiment.number)
+    in_order = all(one.experiment.sequence is not None for one in finished)
+    return sorted(finished, key=lambda one: one.experiment.sequence or 0 if in_order else one.experiment.number)
 
 
 # ---- Checking what a line says
@@ -261,6 +262,7 @@ _MEASUREMENT = _model(
     MeasurementRow, [name for name in MeasurementRow.model_fields if name not in ("id", "experiment_id")]
 )
 _LOOK = _model(LiveLook, [name for name in LiveLook.model_fields if name not in ("id", "experiment_id")])
+_SEQUENCE = _model(Experiment, ["sequence"])
 _RUN = _model(Run, [name for name in RUN_KEYS if name not in ("adapter", "metric", "stop_reason", "created", "ended")])
 
 
@@ -483,6 +485,7 @@ def _from_jsonl(source: _Source) -> list[FinishedExperiment]:
 def _jsonl_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
     record = row.record
     experiment = _complete(source, row, _checked(source, row, _EXPERIMENT, record))
+    experiment.sequence = _checked(source, row, _SEQUENCE, record).get("sequence")
     measurements, kept_measurements = _children(source, row, MeasurementRow, _MEASUREMENT, "measurements")
     looks, kept_looks = _children(source, row, LiveLook, _LOOK, "looks")
     columns = {name: record[name] for name in (*_NOT_OURS, "origin") if name in record}

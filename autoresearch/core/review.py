@@ -46,9 +46,11 @@ def kept_work(ledger: Ledger, run: Run) -> KeptWork:
     Raises:
         UsageError: If nothing was.
     """
-    rows = [row for row in ledger.experiments(run.id) if row.outcome == Outcome.KEPT.value]
+    # In the order of ending: with several in flight, that is the order in which they were put on top of each other.
+    ended = sorted(ledger.experiments(run.id), key=lambda row: row.sequence or 0)
+    rows = [row for row in ended if row.outcome == Outcome.KEPT.value]
     kept = tuple(row for row in rows if row.number > 0)
-    if not kept or rows[0].number != 0:
+    if not kept:
         raise UsageError(
             f"Run {run.id} kept nothing, so that there is nothing to review.\nWhat it tried: autoresearch log"
         )
@@ -91,7 +93,7 @@ def _as_found(run: Run) -> str:
 def message_of(row: Experiment, work: KeptWork) -> str:
     """Return what the commit of a kept change says: hypothesis, effect with interval, evidence, and what is shown."""
     hypothesis = clean(row.hypothesis) or f"Experiment {row.number}"
-    subject = cropped(hypothesis, _SUBJECT)
+    subject = subject_of(hypothesis)
     paragraphs = [
         subject,
         hypothesis if subject != hypothesis else "",
@@ -103,11 +105,14 @@ def message_of(row: Experiment, work: KeptWork) -> str:
     return "\n\n".join(text for text in paragraphs if text) + "\n"
 
 
-def cropped(text: str, width: int) -> str:
-    """Return a line of at most `width` characters, cut between words where there are any."""
-    if len(text) <= width:
-        return text
-    cut = text[: width - 1]
+def subject_of(hypothesis: str) -> str:
+    """Return the first line of a commit: what changes, without the reason where both do not fit."""
+    what = hypothesis.partition(": ")[0]
+    if len(hypothesis) <= _SUBJECT:
+        return hypothesis
+    if len(what) <= _SUBJECT:
+        return what
+    cut = what[: _SUBJECT - 1]
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 
