@@ -26,7 +26,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from autoresearch.core import fingerprints, guards, live, memory, moments
+from autoresearch.core import fingerprints, guards, lanes, live, memory, moments
 from autoresearch.core.adapter import (
     Adapter,
     KeepsOutputs,
@@ -35,6 +35,7 @@ from autoresearch.core.adapter import (
     OffersBrief,
     OffersGuards,
     OffersKnobs,
+    OffersLanes,
     Outcome,
     RunContext,
     Split,
@@ -56,8 +57,10 @@ from autoresearch.core.errors import (
 from autoresearch.core.formats import write_by_rename
 from autoresearch.core.history import History
 from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, ProposalRow, Run
+from autoresearch.core.merge import ConflictError, merged
 from autoresearch.core.progress import noting_curve
-from autoresearch.core.proposers import Cost, FailedCandidate, Proposal, ProposalRequest, Proposer
+from autoresearch.core.proposers import Cost, FailedCandidate, OpenExperiment, Proposal, ProposalRequest, Proposer
+from autoresearch.core.proposers.knobs import Knob
 from autoresearch.core.store import Store
 from autoresearch.core.workspace import PROGRAM_NAME, Layout, Settings
 
@@ -128,6 +131,7 @@ class Services:
     sleep: Callable[[float], bool] = _slept
     in_flight: dict[int, Experiment] = field(default_factory=dict)
     shown: set[tuple[int, int]] = field(default_factory=set)  # (number, repair) of tests begun in this session
+    rulings: dict[int, lanes.Ruling] = field(default_factory=dict)  # of experiments in lanes, judged with their test
     budget_left: Callable[[], tuple[float | None, int | None]] = field(default=lambda: (None, None))
 
 
@@ -135,6 +139,7 @@ class State(TypedDict, total=False):
     """State of one experiment; everything in it is JSON."""
 
     number: int
+    lane: str  # missing where the adapter offers none
     attempt: int  # of the proposal
     repair: int
     look: int
@@ -203,7 +208,7 @@ def propose(state: State, runtime: Runtime[Services]) -> State:
         row = services.ledger.add_proposal(_ask(services, state))
     if row.status == "crashed":  # only where the checkpoints were lost: ask for the repair again
         return {"route": "propose", "attempt": attempt + 1, "repair": state.get("repair", 0) + 1}
-    if row.status in ("failed", "refused"):
+    if row.status in ("failed", "refused") or row.lane != _lane(state):
         return {"route": "propose", "attempt": attempt + 1}
     return {"route": "check", "attempt": attempt}
 
@@ -212,11 +217,10 @@ def check(state: State, runtime: Runtime[Services]) -> State:
     """Refuse what cannot be measured before anything is spent; begin the experiment otherwise."""
     services, number = runtime.context, state["number"]
     row = _need_proposal(services, state)
-    parent = _incumbent_artifact(services)
+    parent = services.store.read(_parent_commit(services, state), services.adapter.scope.editable)
     candidate = candidate_of(row, parent)
     if number > 0:
-        tried = services.ledger.tried_fingerprints(services.run.id)
-        reason = refusal(parent, candidate, services.adapter.scope, tried, services.adapter)
+        reason = _refusal(services, state, parent, candidate)
         if reason is not None:
             services.ledger.update_proposal(row.id, status="refused", reason=reason)
             return {"route": "propose", "attempt": state["attempt"] + 1}
@@ -291,18 +295,19 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
     if experiment.number == 0:
         commit = services.run.baseline_commit
     else:
-        artifact = services.store.read(experiment.candidate_commit or "", services.adapter.scope.editable)
+        parent = _incumbent_commit(services) if _lane(state) else experiment.parent_commit
+        artifact = put_together(services, experiment, parent)
         message = kept_message(experiment, state, services)
-        commit = services.store.commit(
-            artifact, parent=experiment.parent_commit, message=message, at=experiment.started
-        )
-        services.store.keep(services.run.id, commit, parent=experiment.parent_commit)
+        commit = services.store.commit(artifact, parent=parent, message=message, at=experiment.started)
+        services.store.keep(services.run.id, commit, parent=parent)
     _hold(services, services.ledger.update_experiment(experiment.id, kept_commit=commit, candidate_commit=commit))
     if isinstance(services.adapter, KeepsOutputs):
         scratch = _scratch(services, state, TREATMENT, _last_look(services, experiment))
         if scratch.is_dir():
             services.adapter.keep_outputs(scratch, services.layout.incumbent)
     _finish_live(services, experiment, Outcome.KEPT)
+    if _lane(state) and isinstance(services.adapter, OffersLanes):
+        services.adapter.show_to_everybody(_folder_of(services, experiment.number, commit, "kept"))
     return {}
 
 
@@ -321,6 +326,7 @@ def record(state: State, runtime: Runtime[Services]) -> State:
     services = runtime.context
     experiment = _need_experiment(services, state["number"])
     services.ledger.finish_experiment(experiment.id, **_conclusion(services, experiment, state))
+    services.in_flight.pop(experiment.number)
     tidy(services, experiment.number)
     return {}
 
@@ -388,8 +394,30 @@ def _need_experiment(services: Services, number: int) -> Experiment:
 
 
 def _hold(services: Services, row: Experiment) -> None:
-    services.in_flight.clear()
     services.in_flight[row.number] = row
+
+
+def _lane(state: State) -> str:
+    return state.get("lane", "")
+
+
+def _parent_commit(services: Services, state: State) -> str:
+    """Return what a candidate is built on: the incumbent, in a lane as it was when the experiment began."""
+    begun = services.ledger.experiment(services.run.id, state["number"]) if _lane(state) else None
+    return _incumbent_commit(services) if begun is None else begun.parent_commit
+
+
+def put_together(services: Services, experiment: Experiment, onto: str) -> Artifact:
+    """Return the candidate on top of a commit: itself on its own parent, else its edit applied there.
+
+    Raises:
+        ConflictError: If what changed since the experiment began does not go together with the edit.
+    """
+    globs = services.adapter.scope.editable
+    candidate = services.store.read(experiment.candidate_commit or "", globs)
+    if onto == experiment.parent_commit or experiment.kept_commit is not None:  # the latter after a kill
+        return candidate
+    return merged(services.store.read(experiment.parent_commit, globs), candidate, services.store.read(onto, globs))
 
 
 def _incumbent_commit(services: Services) -> str:
@@ -405,20 +433,67 @@ def _ask(services: Services, state: State) -> ProposalRow:
     """Return the row of one answer of the proposer, a failed one included."""
     number, attempt = state["number"], state.get("attempt", 0)
     parent = _incumbent_artifact(services)
+    if (again := _repeated(services, state, parent)) is not None:
+        return again
     if number == 0:
         proposal = Proposal(BASELINE_HYPOTHESIS, "baseline", parent)
-        return _row_of(services, number, attempt, proposal, parent, proposer="none")
+        return _row_of(services, state, proposal, parent, proposer="none")
     _stop_when_hopeless(services)
     try:
         proposal = services.proposer.propose(request_for(services, state))
         _demand_text(proposal)
     except ProposalError as error:
-        row = _failed_row(services, number, attempt, error)
+        row = _failed_row(services, number, attempt, error, lane=_lane(state))
         if isinstance(error, NothingLeftToProposeError | BudgetExhaustedError):
+            if _lane(state):
+                raise  # another lane may go on, so nothing has failed; such an answer costs nothing
             services.ledger.add_proposal(row)
             raise RunStoppedError(str(error)) from error
         return row
-    return _row_of(services, number, attempt, proposal, parent, proposer=services.proposer.name)
+    return _row_of(services, state, proposal, parent, proposer=services.proposer.name)
+
+
+def _repeated(services: Services, state: State, parent: Artifact) -> ProposalRow | None:
+    """Return the proposal of an edit that won on an earlier incumbent; None where its lane has none."""
+    if not _lane(state):
+        return None
+    run = services.run.id
+    waiting = lanes.to_repeat(services.history.experiments, services.ledger.proposals(run), _lane(state))
+    if not waiting:
+        return None
+    row, problem, artifact = waiting[0], "", parent
+    try:
+        artifact = put_together(services, row, _incumbent_commit(services))
+    except ConflictError as error:
+        problem = f"The edit of experiment {row.number} cannot be tested on the new incumbent: {error}."
+    proposal = Proposal(
+        lanes.repeated_hypothesis(row),
+        row.category,
+        artifact,
+        memory.changes_from_json(row.changes),
+        details={**row.details, lanes.AGAIN: row.number},
+    )
+    found = _row_of(services, state, proposal, parent, proposer=row.proposer)
+    if problem:
+        found.status, found.reason = "refused", problem
+    return found
+
+
+def _refusal(services: Services, state: State, parent: Artifact, candidate: Artifact) -> str | None:
+    """Return why a candidate is not measured; in a lane also what is before people already, or belongs elsewhere."""
+    adapter, lane = services.adapter, _lane(state)
+    tried = services.ledger.tried_fingerprints(services.run.id)
+    if lane:
+        tried |= {row.fingerprint for row in _beside(services, state)}
+    reason = refusal(parent, candidate, adapter.scope, tried, adapter)
+    if reason is None and lane and isinstance(adapter, OffersLanes):
+        return adapter.belongs(lane, parent, candidate)
+    return reason
+
+
+def _beside(services: Services, state: State) -> list[Experiment]:
+    """Return the other experiments that have begun and not ended."""
+    return [row for row in services.ledger.unfinished(services.run.id) if row.number != state["number"]]
 
 
 def _demand_text(proposal: Proposal) -> None:
@@ -450,6 +525,7 @@ def request_for(services: Services, state: State) -> ProposalRequest:
     usd_left, tokens_left = services.budget_left()
     # The first attempt has nothing behind it.
     mine = services.ledger.proposals(services.run.id, state["number"]) if state.get("attempt", 0) else []
+    mine = [row for row in mine if row.lane == _lane(state) and lanes.AGAIN not in row.details]
     return ProposalRequest(
         number=state["number"],
         artifact=parent,
@@ -465,12 +541,26 @@ def request_for(services: Services, state: State) -> ProposalRequest:
         refused=tuple(row.reason for row in mine if row.status in ("failed", "refused")),
         failed=_failed_candidate(mine, parent) if state.get("repair", 0) else None,
         avoid_categories=memory.plateaued(history),
-        knobs=adapter.knobs(parent) if isinstance(adapter, OffersKnobs) else (),
+        knobs=_knobs(adapter, _lane(state), parent),
         usd_left=usd_left,
         tokens_left=tokens_left,
         seed=services.settings.seed or 0,
-        id=f"{services.run.id}/{state['number']}/{state.get('attempt', 0)}",
+        id="/".join(
+            [services.run.id, str(state["number"]), str(state.get("attempt", 0)), *filter(None, [_lane(state)])]
+        ),
+        lane=adapter.lane_brief(_lane(state)) if _lane(state) and isinstance(adapter, OffersLanes) else "",
+        beside=tuple(_open(row) for row in _beside(services, state)) if _lane(state) else (),
     )
+
+
+def _knobs(adapter: Adapter | LiveAdapter, lane: str, artifact: Artifact) -> Sequence[Knob]:
+    if lane and isinstance(adapter, OffersLanes):
+        return adapter.lane_knobs(lane, artifact)
+    return adapter.knobs(artifact) if isinstance(adapter, OffersKnobs) else ()
+
+
+def _open(row: Experiment) -> OpenExperiment:
+    return OpenExperiment(row.number, row.hypothesis, row.diff, row.fingerprint, memory.changes_from_json(row.changes))
 
 
 def _read_program(layout: Layout) -> str:
@@ -494,13 +584,12 @@ def _failed_candidate(rows: list[ProposalRow], parent: Artifact) -> FailedCandid
     return FailedCandidate(proposal, row.reason, row.log_tail)
 
 
-def _row_of(
-    services: Services, number: int, attempt: int, proposal: Proposal, parent: Artifact, *, proposer: str
-) -> ProposalRow:
+def _row_of(services: Services, state: State, proposal: Proposal, parent: Artifact, *, proposer: str) -> ProposalRow:
     return ProposalRow(
         run_id=services.run.id,
-        number=number,
-        attempt=attempt,
+        number=state["number"],
+        attempt=state.get("attempt", 0),
+        lane=_lane(state),
         status="open",
         hypothesis=proposal.hypothesis,
         category=proposal.category,
@@ -514,11 +603,12 @@ def _row_of(
     )
 
 
-def _failed_row(services: Services, number: int, attempt: int, error: ProposalError) -> ProposalRow:
+def _failed_row(services: Services, number: int, attempt: int, error: ProposalError, *, lane: str) -> ProposalRow:
     return ProposalRow(
         run_id=services.run.id,
         number=number,
         attempt=attempt,
+        lane=lane,
         status="failed",
         reason=str(error),
         proposer=services.proposer.name,
@@ -542,7 +632,7 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
     """Insert the experiment once, or point it at its repaired candidate; lay the candidate out for measuring."""
     fingerprints.demand_same(services.run.id, services.judge, services.watch.look())
     incumbent = memory.incumbent_of(services.history.experiments)
-    parent_commit = _incumbent_commit(services)
+    parent_commit = _parent_commit(services, state)
     commit = services.run.baseline_commit
     if row.number > 0:
         commit = services.store.commit(candidate, parent=parent_commit, message=row.hypothesis, at=row.created)
@@ -567,6 +657,8 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             parent_commit=parent_commit,
             started=row.created,
             sandbox=services.sandbox,
+            lane=_lane(state),
+            family=0 if _lane(state) else 1,
             evaluator_fingerprint=services.judge.evaluator,
             fingerprints=_fingerprints_before(services, row.number),
             **fields,
@@ -609,10 +701,27 @@ def _laid_out(services: Services, experiment: Experiment, state: State, arm: str
     """Return the folder with the artifact of an arm; the incumbent's is made when it is first wanted."""
     if arm == TREATMENT:
         return _artifact_folder(services, state)
-    folder = services.layout.experiment(services.run.id, experiment.number) / "incumbent"
+    return _folder_of(services, experiment.number, experiment.parent_commit, "incumbent")
+
+
+def _folder_of(services: Services, number: int, commit: str, name: str) -> Path:
+    """Lay out the artifact of a commit in a folder of an experiment."""
+    folder = services.layout.experiment(services.run.id, number) / name
     shutil.rmtree(folder, ignore_errors=True)  # a kill may have left half of it
-    services.store.read(experiment.parent_commit, services.adapter.scope.editable).write(folder)
+    services.store.read(commit, services.adapter.scope.editable).write(folder)
     return folder
+
+
+def begin_together(services: Services, experiments: Sequence[Experiment]) -> None:
+    """Show the treatments of one test beside one control: what they are built on, laid out for the first of them."""
+    assert isinstance(services.adapter, OffersLanes), "only such an adapter has lanes"
+    services.ledger.begin_test([row.id for row in experiments])
+    begun = [services.ledger.experiment(row.run_id, row.number) or row for row in experiments]
+    for row in begun:
+        _hold(services, row)
+    control = _folder_of(services, begun[0].number, begun[0].parent_commit, "incumbent")
+    arms = [(row, _artifact_folder(services, {"number": row.number})) for row in begun]
+    live.begin_together(services.adapter, arms, control)
 
 
 def _scratch(services: Services, state: State, arm: str, look: int) -> Path:
@@ -739,7 +848,14 @@ def _measurement_row(
 
 def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experiment, state: State) -> State:
     """Show both arms and wait for the next look; the artifact as found is shown already, and to everybody."""
-    if experiment.number > 0:
+    look = state.get("look", 0)
+    if _lane(state):
+        # `rounds` has shown the test and waited, once for all experiments.
+        ruling = services.rulings.pop(experiment.number, None)
+        if ruling is not None:
+            return _judged_live(state, *ruling)
+        live.take_look(adapter, services.ledger, experiment, look, services.now)
+    elif experiment.number > 0:
         try:
             _show_both(services, adapter, experiment, state)
         except CandidateError as error:
@@ -748,7 +864,7 @@ def _observe_live(services: Services, adapter: LiveAdapter, experiment: Experime
             adapter,
             services.ledger,
             experiment,
-            state.get("look", 0),
+            look,
             now=services.now,
             sleep=services.sleep,
             say=services.reporter.say,
@@ -770,9 +886,16 @@ def _decide_live(services: Services, adapter: LiveAdapter, experiment: Experimen
     if experiment.number == 0:
         return {"route": "keep", "outcome": Outcome.KEPT.value, "reason": "shown to everybody", "verdict": {}}
     looks = live.looks_of(services.ledger.live_looks(experiment.id))
-    verdict, outcome = live.judge(adapter, services.policy, experiment, looks)
+    ruling = services.rulings.pop(experiment.number, None)
+    verdict, outcome = ruling or live.judge(adapter, services.policy, experiment, looks)
     if verdict.decision is Decision.CONTINUE:
         services.reporter.progress(0.0, verdict.reason)
+    return _judged_live(state, verdict, outcome)
+
+
+def _judged_live(state: State, verdict: Verdict, outcome: Outcome) -> State:
+    """Return what follows from a verdict on a live test."""
+    if verdict.decision is Decision.CONTINUE:
         look = state.get("look", 0) + 1
         return {"route": "observe", "look": look, "arms": [TREATMENT], "verdict": _verdict_json(verdict)}
     return {

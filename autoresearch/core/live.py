@@ -15,6 +15,7 @@ from autoresearch.core.adapter import (
     LiveExperiment,
     Metric,
     OffersGates,
+    OffersLanes,
     OffersPace,
     Outcome,
 )
@@ -26,7 +27,7 @@ from autoresearch.core.memory import Belief
 ARMS = ("control", "treatment")
 
 EVEN_SPLIT = {"control": 0.5, "treatment": 0.5}
-"""Shares of traffic; equal ones end a test soonest."""
+"""Shares of an experiment's own traffic; equal ones end a test soonest."""
 
 _DEFAULT_WAIT = 60.0
 """Seconds between looks where an adapter does not say."""
@@ -42,7 +43,42 @@ def test_id(experiment: Experiment) -> str:
 
 def begin(adapter: LiveAdapter, experiment: Experiment, control: Path, treatment: Path) -> None:
     """Show both arms; fine when they are shown already."""
-    adapter.start(LiveExperiment(test_id(experiment), control, treatment, EVEN_SPLIT, experiment.started))
+    adapter.start(shown(experiment, control, treatment))
+
+
+def begin_together(adapter: OffersLanes, arms: Sequence[tuple[Experiment, Path]], control: Path) -> None:
+    """Show the treatments of one test, each with its folder, beside one control; fine when they are shown already."""
+    adapter.start_together([shown(experiment, control, treatment) for experiment, treatment in arms])
+
+
+def shown(experiment: Experiment, control: Path, treatment: Path) -> LiveExperiment:
+    """Return what an adapter is told of an experiment; every arm of its test has the same share of traffic."""
+    family = max(experiment.family, 1)
+    share = 1.0 / (family + 1)
+    return LiveExperiment(
+        test_id(experiment),
+        control,
+        treatment,
+        {"control": share, "treatment": share},
+        experiment.started,
+        experiment.lane,
+        "treatment" if family == 1 else f"treatment-{experiment.number}",
+    )
+
+
+def wait_seconds(adapter: LiveAdapter, experiment: Experiment) -> float:
+    """Return how long to wait before the next look."""
+    return adapter.wait_seconds(test_id(experiment)) if isinstance(adapter, OffersPace) else _DEFAULT_WAIT
+
+
+def announcement(experiments: Sequence[Experiment], wait: float) -> str | None:
+    """Return what the person at the screen should know before a first look; None where it comes soon."""
+    if wait < _WORTH_SAYING or not experiments:
+        return None
+    numbers = [str(row.number) for row in experiments]
+    who = f"Experiment {numbers[0]} is" if len(numbers) == 1 else f"Experiments {', '.join(numbers)} are"
+    tests = "test" if len(numbers) == 1 else "tests"
+    return f"{who} before people; the first look is in {wait / 60:.0f} min. Ctrl-C ends the run and not the {tests}."
 
 
 def next_look(
@@ -73,15 +109,25 @@ def next_look(
     known = ledger.live_looks(experiment.id)
     if any(row.look == look for row in known):
         return
-    pace = adapter if isinstance(adapter, OffersPace) else None
-    wait = _DEFAULT_WAIT if pace is None else pace.wait_seconds(test_id(experiment))
-    if wait >= _WORTH_SAYING and not known:
-        say(
-            f"Experiment {experiment.number} is before people; the first look is in {wait / 60:.0f} min. Ctrl-C ends "
-            "the run and not the test."
-        )
+    wait = wait_seconds(adapter, experiment)
+    if not known and (said := announcement([experiment], wait)) is not None:
+        say(said)
     if not sleep(wait):
         raise RunStoppedError("interrupted while the test goes on; autoresearch run takes it up again")
+    take_look(adapter, ledger, experiment, look, now)
+
+
+def take_look(
+    adapter: LiveAdapter, ledger: Ledger, experiment: Experiment, look: int, now: Callable[[], datetime]
+) -> None:
+    """Write down what both arms show now; fine when this look is written down already.
+
+    Raises:
+        EnvironmentNotReadyError: If the adapter reports arms that were not shown.
+    """
+    known = ledger.live_looks(experiment.id)
+    if any(row.look == look for row in known):
+        return
     totals = {arm.arm: arm for arm in adapter.observe(test_id(experiment))}
     if set(totals) != set(ARMS):
         raise EnvironmentNotReadyError(
@@ -133,10 +179,11 @@ def judge(
     that must wait for its week is asked for again at the next look; the line that was crossed stays crossed, because
     the policy judges by the first look that crossed one.
     """
-    verdict = policy.decide(Evidence(adapter.metric, tuple(looks)))
+    evidence = evidence_of(adapter.metric, experiment, looks)
+    verdict = policy.decide(evidence)
     report = GateReport()
     if isinstance(adapter, OffersGates):
-        report = adapter.gates(test_id(experiment), _crossed(adapter.metric, policy, looks, verdict))
+        report = adapter.gates(test_id(experiment), _crossed(policy, evidence, verdict))
     if report.note is not None:
         verdict = replace(verdict, reason=f"{verdict.reason} {report.note}")
     if report.invalid is not None:
@@ -153,16 +200,21 @@ def judge(
     return verdict, Outcome.INCONCLUSIVE if verdict.inconclusive else Outcome.REVERTED
 
 
-def _crossed(metric: Metric, policy: Policy, looks: Sequence[Look], verdict: Verdict) -> Look | None:
+def evidence_of(metric: Metric, experiment: Experiment, looks: Sequence[Look]) -> Evidence:
+    """Return all that a policy may know of a live test."""
+    return Evidence(metric, tuple(looks), family=max(experiment.family, 1))
+
+
+def _crossed(policy: Policy, evidence: Evidence, verdict: Verdict) -> Look | None:
     """Return the look at which a line was crossed; a line once crossed stays crossed, so halving finds it."""
     if verdict.decision is Decision.CONTINUE:
         return None
-    first = bisect_left(
-        range(len(looks)),
-        True,
-        key=lambda index: policy.decide(Evidence(metric, tuple(looks[: index + 1]))).decision is not Decision.CONTINUE,
-    )
-    return looks[first]
+    looks = evidence.looks
+
+    def is_over(index: int) -> bool:
+        return policy.decide(replace(evidence, looks=looks[: index + 1])).decision is not Decision.CONTINUE
+
+    return looks[bisect_left(range(len(looks)), True, key=is_over)]
 
 
 def _replaced(verdict: Verdict, decision: Decision, reason: str) -> Verdict:

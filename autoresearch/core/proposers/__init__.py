@@ -17,6 +17,7 @@ __all__ = [
     "Cost",
     "CostEstimate",
     "FailedCandidate",
+    "OpenExperiment",
     "PastExperiment",
     "Proposal",
     "ProposalRequest",
@@ -99,6 +100,17 @@ class PastExperiment:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenExperiment:
+    """An experiment that is before people while another is proposed; what becomes of it is not known yet."""
+
+    number: int
+    hypothesis: str
+    diff: str
+    fingerprint: str
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FailedCandidate:
     """A candidate of the experiment in progress that crashed and is to be repaired."""
 
@@ -131,6 +143,9 @@ class ProposalRequest:
         tokens_left: Tokens that may still be spent; None without a cap.
         seed: Seed of this run, for offline proposers.
         id: Names this call: the same again after a kill, another one for every further attempt.
+        lane: What may change in this experiment where an adapter runs several tests at once; empty: all that the scope
+            allows.
+        beside: Experiments that go on at this moment; propose something else.
     """
 
     number: int
@@ -152,6 +167,8 @@ class ProposalRequest:
     tokens_left: int | None = None
     seed: int = 0
     id: str = ""
+    lane: str = ""
+    beside: Sequence[OpenExperiment] = ()
 
     @property
     def direction(self) -> Direction:

@@ -262,6 +262,11 @@ def _state(request: ProposalRequest, redact: Redact) -> str:
     if request.avoid_categories:
         names = ", ".join(_line(name, redact) for name in sorted(request.avoid_categories))
         parts.append(f"On a plateau, so take another category: {names}.")
+    if request.lane:
+        parts += ["## What may change in this experiment", _said(request.lane, redact, _DOCUMENT).strip()]
+    if request.beside:
+        tested = "\n".join(f"- {_line(row.hypothesis, redact)}" for row in request.beside)
+        parts += ["## Before people at this moment, so propose something else", fenced("going on", tested)]
     if request.notes:
         notes = "\n".join(f"- {_line(note, redact, _NOTE)}" for note in request.notes)
         parts += ["## Notes from people, the newest last", notes]

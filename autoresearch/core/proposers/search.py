@@ -147,6 +147,10 @@ def _remember(request: ProposalRequest) -> _Memory:
         memory.keeps[past.category] += past.outcome is Outcome.KEPT
         memory.last_kept = past.outcome is Outcome.KEPT
         _remember_changes(memory, past)
+    for beside in request.beside:
+        memory.fingerprints.add(beside.fingerprint)
+        if beside.changes:
+            memory.tried.add(_key(beside.changes))
     if request.failed is not None:
         failed = request.failed.proposal
         memory.fingerprints.add(failed.artifact.fingerprint)
