@@ -165,7 +165,7 @@ def _write_claims(
             f"Declare as many as this run may ever want: autoresearch confirm --claims {2 * len(wanted)}"
         )
     noise = memory.noise_of(bench.metric, history.measurements, history.calibration)
-    sd = plug_in_sd(noise, believed.baseline or 1.0) if noise is not None else 0.0
+    sd = plug_in_sd(noise, believed.baseline or 1.0) if noise is not None and noise.sd > 0.0 else 0.0
     smallest = bench.metric.min_effect if bench.metric.kind is MetricKind.VALUE else 0.0
     given = statistics.shares(
         [claim.share for claim in earlier], [claim.subject == INCUMBENT for claim in wanted], count

@@ -48,6 +48,11 @@ SMALLEST_ALTERNATIVE, LARGEST_ALTERNATIVE = 0.5, 40.0
 """Bounds of the effect that an e-value looks for, in standard deviations: a smaller one could not be seen with any
 number of seeds that a person would pay for."""
 
+ALTERNATIVE_WITHOUT_NOISE = 3.0
+"""What is looked for where the search saw no noise, as with a list of examples that is scored whole: how widely fresh
+data spread is not known then, and the mixture around 3 sees effects from 2 standard deviations to any number of them.
+The largest alternative in its place is blind below 10."""
+
 MOST_SEEDS = 200
 """How far `seeds_needed` looks."""
 
@@ -63,11 +68,11 @@ def alternative(believed: float | None, min_effect: float, sd: float) -> float:
     Args:
         believed: What the search believes the effect to be, positive where better; None where it says nothing.
         min_effect: Smallest effect worth having, in the same unit.
-        sd: Standard deviation of one measurement, in the same unit.
+        sd: Standard deviation of one measurement, in the same unit; 0 where none was seen.
     """
     effect = max(believed or 0.0, min_effect)
     if sd <= 0.0:
-        return LARGEST_ALTERNATIVE
+        return ALTERNATIVE_WITHOUT_NOISE
     return min(max(effect / sd, SMALLEST_ALTERNATIVE), LARGEST_ALTERNATIVE)
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from autoresearch.core.decision import claims
 from autoresearch.core.decision.claims import Panel
+from autoresearch.core.decision.race_normal import TStatistic
 
 
 def panel(*arms: list[float]) -> Panel:
@@ -131,7 +132,15 @@ def test_what_is_looked_for_comes_from_the_search() -> None:
     assert claims.alternative(6.0, 0.5, 2.0) == 3.0
     assert claims.alternative(0.1, 4.0, 2.0) == 2.0
     assert claims.alternative(None, 0.0, 2.0) == claims.SMALLEST_ALTERNATIVE
-    assert claims.alternative(1e9, 0.0, 2.0) == claims.alternative(1.0, 0.0, 0.0) == claims.LARGEST_ALTERNATIVE
+    assert claims.alternative(1e9, 0.0, 2.0) == claims.LARGEST_ALTERNATIVE
+
+
+@pytest.mark.parametrize(("effect", "confirmed"), [(0.0, False), (1.0, False), (5.0, True), (40.0, True), (1e6, True)])
+def test_a_search_without_noise_does_not_blind_the_claim(effect: float, confirmed: bool) -> None:
+    """Where the search could not tell how widely fresh data spread, effects of every size from 5 of theirs are seen."""
+    size, looked_for = 2.5, claims.alternative(0.1, 0.0, 0.0)
+    statistic = TStatistic(t=effect * math.sqrt(size), dof=8.0, sd=1.0, difference=effect, size=size, runs=10.0)
+    assert (claims.log_e_value(statistic, looked_for) > math.log(400.0)) == confirmed
 
 
 @pytest.mark.parametrize("values", [[[1.0, 2.0]], [[1.0], [2.0]], [[1.0, math.nan], [1.0, 2.0]]])
