@@ -9,7 +9,7 @@
     if ((data.traits || "").split(",").includes(n)) ask.set(n, v);
   });
   var hide = d.createElement("style");
-  // Hidden until the arm is known, at most a second: a slow answer shows what is there.
+  // Hidden until the arm is known, at most a second.
   hide.textContent = "[data-slot]{visibility:hidden}";
   d.head.appendChild(hide);
   var shown = false;

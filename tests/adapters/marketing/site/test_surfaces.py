@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,6 +92,12 @@ class Stage:
         """Say what a unit sees, without counting it."""
         views = self.site.views
         return views.show(views.by_surface[page], unit, 0, audience=audience, expose=False)
+
+    def expose(self, units: Sequence[str]) -> None:
+        """Let people look at the first page."""
+        views = self.site.views
+        for unit in units:
+            views.show(views.by_surface["page"], unit, 1)
 
     def people(self, lane: str) -> Iterator[str]:
         """Yield people who are in a lane's test, by what a page and an audience of it show."""
@@ -242,13 +248,12 @@ def test_people_of_an_arm_that_is_out_are_uncounted(stage: Stage) -> None:
     stage.begin("hero")
     people = list(stage.people("hero"))
     first, later = people[:600], people[600:1200]
-    expose = lambda units: [stage.site.views.show(stage.site.views.by_surface["page"], unit, 1) for unit in units]  # noqa: E731
-    expose(first)
+    stage.expose(first)
     before = stage.source.seen_at("hero-2", MONDAY).exposed
     assert set(before) == {"control", "treatment-1", "treatment-2"} and sum(before.values()) == 600
     stage.source.finish("hero-1", kept=False)
     stage.site.views.refresh()
-    expose(later)
+    stage.expose(later)
     after = stage.source.seen_at("hero-2", MONDAY).exposed
     assert set(after) == {"control", "treatment-2"}
     assert 300 < sum(after.values()) - before["control"] - before["treatment-2"] < 500
