@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autoresearch.cli.options import JsonOption
 from autoresearch.cli.place import colours_wanted, terminal_width
 from autoresearch.cli.render import ABSENT, Column, as_json, clean, fields, number, probability, table
 from autoresearch.core.adapter import ArmTotals, Direction, Outcome
@@ -62,7 +63,7 @@ def audit(
         str | None,
         typer.Option("--run", metavar="ID", help="Which run of the file; by default the last.", show_default=False),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/audit.md names the keys.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say how much of a finished run's gain is real: of this tool's or another's, from its log alone."""
     if noise is not None and not (math.isfinite(noise) and noise >= 0):
@@ -252,7 +253,7 @@ def _table(audited: Audited, width: int | None, *, colour: bool) -> str:
 
 
 def audit_as_json(audited: Audited) -> dict[str, Any]:
-    """Return the audit with the keys that docs/audit.md names."""
+    """Return the audit with the keys that docs/json.md names."""
     result, log = audited.result, audited.log
     counts = {outcome.value: sum(row.outcome is outcome for row in log.rows) for outcome in Outcome}
     return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoresearch.cli.options import DataOption, PresetOption, SetOption, adapter_options
+from autoresearch.cli.options import DataOption, JsonOption, PresetOption, SetOption, adapter_options
 from autoresearch.cli.place import colours_wanted, shown_path
 from autoresearch.cli.render import ABSENT, Column, as_json, clean, effect, money, table
 from autoresearch.cli.reporter import Plain, Quiet, reporter_for
@@ -68,7 +68,7 @@ def compare(
     data: DataOption = None,
     settings: SetOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the result.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/compare.md names the keys.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Let proposers or policies compete, and say which gains more.
 
@@ -123,7 +123,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def comparison_as_json(found: Comparison) -> dict[str, Any]:
-    """Return a comparison with the keys of docs/compare.md."""
+    """Return a comparison with the keys of docs/json.md."""
     return {
         "metric": found.metric.name,
         "unit": found.metric.unit,

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import invoke
 from tests.cli.plugins import write_package
+from tests.json_docs import as_documented
 
 WORSE, BROKEN = "WIDTH = 90.0\nHEIGHT = 80.0\n", "WIDTH = 3.0\n"
 
@@ -61,7 +62,7 @@ def test_a_check_says_what_holds_and_what_is_missing(hill: Path, here: Path) -> 
     assert "passed       the same seed repeats" in said.output and "The contract is kept" in said.output
     half = invoke("adapter", "check", "hill", "--json")
     assert half.exit_code == 1
-    found = {item["name"]: item for item in json.loads(half.stdout)}
+    found = {item["name"]: item for item in as_documented("adapter check", half.stdout)}
     assert found["a worse artifact measures worse"]["outcome"] == "failed"
     assert "worse_artifact" in found["a worse artifact measures worse"]["detail"]
     assert found["measuring changes nothing"]["outcome"] == "passed"

@@ -12,8 +12,8 @@ from autoresearch.core import Direction, Metric
 from autoresearch.core.compare import Comparison, Contestant, Contrast, Plan, RunFigures, contrast
 from tests.anthropic_server import KEY, AnthropicServer, Says
 from tests.cli.conftest import invoke
+from tests.json_docs import as_documented
 
-PAGE = Path(__file__).parents[2] / "docs" / "compare.md"
 METRIC = Metric("val_bpb", "bits per byte", Direction.MINIMIZE)
 PLAN = Plan("ml", ("search", "claude"), experiments=20, fresh=3)
 
@@ -95,13 +95,10 @@ def test_failed_and_short_runs_are_told() -> None:
 
 
 def test_every_key_is_documented() -> None:
-    """docs/compare.md names what `--json` prints."""
+    """docs/json.md names what `--json` prints, contrasts included."""
     item = between([0.05, 0.051], [0.03, 0.031])
     found = comparison_as_json(Comparison(METRIC, (item.first, item.second), (item,), True))
-    keys = [*found, *found["contestants"][0], *found["contestants"][0]["runs"][0], *found["contrasts"][0]]
-    page = PAGE.read_text(encoding="utf-8")
-    assert [key for key in keys if f"`{key}`" not in page] == []
-    json.dumps(found)
+    assert as_documented("compare", json.dumps(found))["contrasts"]
 
 
 def test_policies_compete_offline(hill: Path, here: Path) -> None:
@@ -109,7 +106,7 @@ def test_policies_compete_offline(hill: Path, here: Path) -> None:
     words = ("compare", "--adapter", "hill", "--proposers", "search", "--policies", "bayes, greedy", "--seeds", "1")
     result = invoke(*words, "-n", "2", "--fresh", "2", "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
+    found = as_documented("compare", result.stdout)
     assert [(item["proposer"], item["policy"]) for item in found["contestants"]] == [
         ("search", "bayes"), ("search", "greedy"),
     ]  # fmt: skip

@@ -16,6 +16,7 @@ from autoresearch.core.ledger import Ledger
 from autoresearch.core.workspace import Layout
 from tests.cli.conftest import invoke
 from tests.cli.filling import make_workspace, work
+from tests.json_docs import as_documented
 
 CONFIRM_KEYS = [
     "run", "seeds", "arms", "measured", "openings", "sd", "spread", "believed_gain", "confirmed_gain",
@@ -47,7 +48,7 @@ def test_confirm_says_what_is_proven(climbed: Path) -> None:
     assert lines[0].startswith("believed gain +") and " of what is believed)" in lines[0]
     assert lines[2].startswith("Confirmed: the incumbent (experiment ")
     assert any(line.startswith("incumbent / baseline ") and line.endswith(" confirmed") for line in lines)
-    found = json.loads(invoke("confirm", "-w", climbed, "--seeds", 3, "--json").stdout)
+    found = as_documented("confirm", invoke("confirm", "-w", climbed, "--seeds", 3, "--json").stdout)
     assert list(found) == CONFIRM_KEYS and list(found["claims"][0]) == CLAIM_KEYS
     assert found["measured"] == 0 and found["openings"] == 3 * found["arms"]
     assert f"has opened {found['openings']} times" in done.stdout.replace("\n", " ")
@@ -62,7 +63,7 @@ def test_calibrate_says_what_noise_hides(climbed: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "with 2 fresh seeds" in done.stdout and "standard deviation" in done.stdout
     assert "keeps a change that changes nothing" in done.stdout and "80 % of the time" in done.stdout
-    found = json.loads(invoke("calibrate", "-w", climbed, "--runs", 2, "--json").stdout)
+    found = as_documented("calibrate", invoke("calibrate", "-w", climbed, "--runs", 2, "--json").stdout)
     assert list(found) == CALIBRATE_KEYS and len(found["values"]) == 2 and found["measured"] == 0
     with Ledger.open(Layout(climbed).ledger) as ledger:
         assert ledger.runs()[-1].noise_sd == found["noise_sd"]

@@ -13,6 +13,7 @@ from autoresearch.core.ledger import Experiment, Ledger
 from autoresearch.core.workspace import Layout
 from tests.cli.conftest import invoke
 from tests.cli.filling import fill, make_workspace, work
+from tests.json_docs import as_documented
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_rejected_candidates_go_only_where_asked(root: Path) -> None:
     assert sum("/0" in ref for ref in refs(root)) == 2, "nothing is a day old"
     assert invoke("gc", "-w", root, "--older-than", "1", "--keep-last", "0").exit_code == 0
     assert sum("/0" in ref for ref in refs(root)) == 2, "a ref must meet both"
-    found = json.loads(invoke("gc", "-w", root, "--keep-last", "1", "--dry-run", "--json").stdout)
+    found = as_documented("gc", invoke("gc", "-w", root, "--keep-last", "1", "--dry-run", "--json").stdout)
     assert [ref["number"] for ref in found["refs"]] == [2]
     invoke("gc", "-w", root, "--keep-last", "1")
     run = rows(root)[0].run_id

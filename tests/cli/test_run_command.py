@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autoresearch.core.ledger import Ledger
 from tests.cli.conftest import invoke
+from tests.json_docs import as_documented
 
 
 def test_a_run_from_nothing(hill: Path, here: Path) -> None:
@@ -63,7 +64,8 @@ def test_kept_steps_can_be_taken_over_by_the_command_that_is_shown(hill: Path, h
 def test_json_lines_are_one_object_each(hill: Path, here: Path) -> None:
     """Standard output holds one object per experiment and one for the end; words go to standard error."""
     result = invoke("run", "--adapter", "hill", "-n", "2", "--json")
-    events = [json.loads(line) for line in result.stdout.splitlines()]
+    *lines, last = result.stdout.splitlines()
+    events = [*(as_documented("run: experiment", line) for line in lines), as_documented("run: end", last)]
     assert [event["event"] for event in events] == ["experiment"] * 3 + ["end"]
     assert [event["number"] for event in events[:3]] == [0, 1, 2]
     assert events[3]["status"]["experiments"] == 2 and events[3]["interrupted"] is False

@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from autoresearch.adapters.marketing.adapter import MarketingAdapter, create_adapter
+from autoresearch.adapters.marketing.commands import app
 from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, recall, remember
 from autoresearch.adapters.marketing.records import Records
 from autoresearch.adapters.marketing.sources import Seen
@@ -338,6 +340,8 @@ def test_made_up_people_walk_through_the_real_server(campaign: Path) -> None:
         row = ledger.experiments(result.status.run)[1]
         looks = ledger.live_looks(row.id)
         found = totals_of(campaign, ledger)
+    printed = CliRunner().invoke(app, ["totals", "-w", str(campaign), "--json"], catch_exceptions=False).stdout
+    assert as_documented("marketing totals", printed)["kept"] == found.kept
     assert row.outcome in ("kept", "reverted") and row.e_win is not None
     assert found.truth is not None and found.held_out > 0
     section = create_adapter({}).report_sections(campaign, result.status.run)[0]

@@ -18,6 +18,7 @@ from autoresearch.adapters.marketing.commands.plan import plan
 from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, remember
 from autoresearch.adapters.marketing.starter import workspace_files
 from autoresearch.core import UsageError
+from tests.json_docs import as_documented
 
 app = typer.Typer()
 app.command("plan")(plan)
@@ -66,7 +67,8 @@ def test_a_plan_without_a_campaign(tmp_path: Path) -> None:
     text = run("plan", "-w", tmp_path, "--weekly", 10000, "--baseline", 0.05, "--lift", 0.2)
     assert "7,663" in text
     assert "36,500 tests a year would take" in text
-    found = json.loads(run("plan", "-w", tmp_path, "--weekly", 10000, "--baseline", 0.05, "--weeks", 4, "--json"))
+    words = ("plan", "-w", tmp_path, "--weekly", 10000, "--baseline", 0.05, "--weeks", 4, "--json")
+    found = as_documented("marketing plan", run(*words))
     assert found["setting"]["max_weeks"] == 4
     assert found["setting"]["lift"] == 0.1
 
@@ -100,7 +102,7 @@ def test_a_list_that_ends_is_planned(campaign: Path) -> None:
     for number, conversions in enumerate((50, 70, 90)):
         arms = tuple(PastArm({"headline": "x"}, 1000, conversions) for _ in range(2))
         remember(campaign / ".autoresearch" / "marketing", PastTest(f"run/{number}", "2026-03-01", arms))
-    prior = json.loads(run("plan", "-w", campaign, "--list", 1000, "--json"))["prior"]
+    prior = as_documented("marketing plan --list", run("plan", "-w", campaign, "--list", 1000, "--json"))["prior"]
     assert prior["mean"] == pytest.approx(0.07)
     assert 0.01 < prior["sd"] < 0.02
 
@@ -113,7 +115,7 @@ def test_a_list_without_any_knowledge_says_what_to_give(campaign: Path) -> None:
 
 def test_past_tests_are_imported(campaign: Path, archive: Path) -> None:
     """What was taken is counted, and lies in the campaign's state."""
-    found = json.loads(run("import", archive, "-w", campaign, "--json"))
+    found = as_documented("marketing import", run("import", archive, "-w", campaign, "--json"))
     assert (found["tests"], found["arms"], found["impressions"]) == (30, 90, 450_000)
     assert (found["suspect_weeks"], found["sound_headline_tests"]) == (3, 27)
     assert Path(found["path"]).is_relative_to(campaign / ".autoresearch")
@@ -133,7 +135,7 @@ def test_the_map_of_an_archive(campaign: Path, archive: Path, tmp_path: Path) ->
     assert re.search(r"question +rule +-[45]\d", run("map", "-w", campaign, "--svg", picture))
     assert "question" in picture.read_text(encoding="utf-8")
     assert "rule (replicated): question" in run("map", "-w", campaign, "--prompt")
-    assert json.loads(run("map", "-w", campaign, "--json"))["tests"] == 27
+    assert as_documented("marketing map", run("map", "-w", campaign, "--json"))["tests"] == 27
 
 
 def test_a_campaigns_own_tests_are_on_its_map(campaign: Path, archive: Path) -> None:

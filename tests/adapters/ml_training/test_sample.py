@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from autoresearch.adapters.ml_training.commands import _with_shards, app
 from autoresearch.adapters.ml_training.sample import SampleTask, continue_tokens, printable, sample_text
 from autoresearch.core import UsageError
+from tests.json_docs import as_documented
 
 END = 9
 
@@ -97,11 +98,9 @@ def test_data_describes_what_was_prepared(corpus: Path, cache: Path) -> None:
 
 def test_data_as_json_carries_the_manifest(corpus: Path, cache: Path) -> None:
     """For other programs."""
-    import json
-
     arguments = ["data", "--data", str(corpus), "--preset", "cpu", "--cache", str(cache), "--json"]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    manifest = json.loads(result.stdout)
+    manifest = as_documented("ml data", result.stdout)
     assert set(manifest["splits"]) == {"train", "search", "holdout"}
     assert Path(manifest["path"]).is_dir()
 

@@ -26,6 +26,7 @@ from tests.adapters.marketing.campaigns import edit, write_campaign
 from tests.adapters.marketing.email.answers import complaint, quoted, reply
 from tests.adapters.marketing.email.conftest import Office
 from tests.adapters.marketing.email.post_office import SECRET, Dovecot, free_port
+from tests.json_docs import as_documented
 
 
 def run(*arguments: object, typed: str = "") -> str:
@@ -61,6 +62,8 @@ def test_a_dry_run_is_the_default(office: Office) -> None:
     assert "12 Example Street" in said
     assert "Nothing was sent" in said
     assert "company" not in said
+    planned = as_documented("marketing send", run("send", "-w", office.folder, "--json"))
+    assert (planned["next"], planned["recipients"], planned["result"]) == (11, 12, None)
     assert office.recipients() == []
 
 
@@ -85,7 +88,8 @@ def test_a_company_leaves_as_the_unit_that_it_was_assigned_as(listed: Office) ->
     """By domain the person is suppressed and the company's unit has the event."""
     listed.set(assign_by="domain")
     edit(listed.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
-    run("send", "-w", listed.folder, "--send", "--yes", 12)
+    sent = as_documented("marketing send", run("send", "-w", listed.folder, "--send", "--yes", 12, "--json"))
+    assert sent["result"]["sent"] == 12
     url = listed.taker.mails[0][1]["List-Unsubscribe"].split(">")[0][1:]
     urllib.request.urlopen(url, data=b"List-Unsubscribe=One-Click", timeout=10).close()
     assert listed.converted("unsubscribe") == 1
@@ -170,7 +174,8 @@ def test_the_run_sees_what_came_back(office: Office, post_box: Dovecot, monkeypa
     soon = EmailSource(office.campaign).look("run/0001")
     assert soon.over is None
     assert sum(arm.n for arm in soon.arms) == 0
-    assert "0 new answers" in run("replies", "-w", office.folder)
+    again = as_documented("marketing replies", run("replies", "-w", office.folder, "--json"))
+    assert (again["new"], again["in_all"]["positive"], again["known"]) == ({}, 5, 5)
 
 
 def test_complaints_stop_the_sending(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
