@@ -29,6 +29,7 @@ from autoresearch.core import (
     Workspace,
 )
 from autoresearch.core.driver import run
+from tests.json_docs import as_documented
 
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
