@@ -8,6 +8,7 @@ from autoresearch.adapters.marketing.commands.export import export
 from autoresearch.adapters.marketing.commands.forget import forget
 from autoresearch.adapters.marketing.commands.import_ import import_
 from autoresearch.adapters.marketing.commands.map import map_
+from autoresearch.adapters.marketing.commands.opinion import opinion
 from autoresearch.adapters.marketing.commands.plan import plan
 from autoresearch.adapters.marketing.commands.replies import replies
 from autoresearch.adapters.marketing.commands.send import send
@@ -25,6 +26,7 @@ app.command()(kill)
 app.command()(plan)
 app.command()(totals)
 app.command("map")(map_)
+app.command()(opinion)
 app.command("import")(import_)
 app.command()(export)
 app.command()(send)

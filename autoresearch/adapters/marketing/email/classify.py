@@ -22,6 +22,7 @@ from email.utils import parseaddr
 from pathlib import Path
 from typing import Any, Protocol
 
+from autoresearch.adapters.marketing.asking import anthropic_client
 from autoresearch.adapters.marketing.email import words
 from autoresearch.core import EnvironmentNotReadyError
 
@@ -112,26 +113,8 @@ class Claude:
         return kind, self.name
 
     def _sender(self) -> Any:
-        import os
-
-        import anthropic
-
-        from autoresearch.core.proposers.prices import is_loopback
-
         if self._client is None:
-            # A proxy that the environment names must not see what is meant for this machine.
-            here = is_loopback(os.environ.get("ANTHROPIC_BASE_URL", ""))
-            try:
-                self._client = anthropic.Anthropic(
-                    max_retries=4,
-                    timeout=60.0,
-                    http_client=anthropic.DefaultHttpxClient(trust_env=False) if here else None,
-                )
-            except anthropic.AnthropicError as error:
-                raise EnvironmentNotReadyError(
-                    f"The credentials of the Claude API cannot be read: {type(error).__name__}.\n"
-                    "Set ANTHROPIC_API_KEY, or judge by rules: [email] classifier = 'rules'."
-                ) from error
+            self._client = anthropic_client("judge by rules: [email] classifier = 'rules'")
         return self._client
 
 
