@@ -13,9 +13,10 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from autoresearch.core.adapter import (
     Adapter,
     ChoosesPolicy,
     Closes,
+    Lane,
     LiveAdapter,
     OffersEstimate,
+    OffersLanes,
     OffersReadiness,
     OffersWorkspace,
     Outcome,
@@ -47,11 +50,13 @@ from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, RunStoppedError, UsageError
 from autoresearch.core.graph import READONLY_FILES, Reporter, Services, State, build_graph, request_for, tidy
 from autoresearch.core.history import History
+from autoresearch.core.lanes import offered
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.live import finish as finish_test
 from autoresearch.core.proposers import AwaitsAnswers, Proposer
 from autoresearch.core.proposers.claude import ClaudeProposer, has_credentials
 from autoresearch.core.readmodel import RunStatus, status_of
+from autoresearch.core.rounds import Rounds
 from autoresearch.core.store import Store
 from autoresearch.core.words import duration
 from autoresearch.core.workspace import Layout, Settings, config_text, find_workspace, read_settings, write_options
@@ -317,9 +322,23 @@ class _Driver:
             self._end_earlier_tests(self.adapter, name)
         self.run = earlier or self._create_run(name, distribution, version)
         self.history = History(self.ledger, self.run.id).refresh()
+        self.lanes = self._open_lanes()
         if earlier is not None:
             self._resume(earlier)
         lock.name_run(self.layout, self.run.id)
+
+    def _open_lanes(self) -> Sequence[Lane]:
+        """Return the lanes to run tests in; none where one experiment follows another."""
+        found = offered(self.adapter)
+        going_on = sorted({row.lane for row in self.ledger.unfinished(self.run.id)} - {""})
+        if found or not going_on:
+            return found
+        if isinstance(self.adapter, OffersLanes):
+            return tuple(self.adapter.lanes)
+        raise UsageError(
+            f"The run {self.run.id} has tests before people in {', '.join(going_on)}, and its adapter knows no such "
+            "places any more.\nGo on with the adapter that began them, or end them and begin a new run: --new"
+        )
 
     def _choose_sandbox(self) -> str:
         """Return the level of isolation; say so where it leaves files and network open."""
@@ -519,11 +538,10 @@ class _Driver:
         """Begin a session: with a fresh budget, or with the rest of one that was cut off."""
         sessions = self.ledger.sessions(self.run.id)
         last = sessions[-1] if sessions else None
-        first, limits, self.seconds_before = max(1, self._next_number()), self.settings.limits, 0.0
-        if last is not None and (last.reason is None or last.reason.startswith(RESUMABLE)):
-            same = [row for row in sessions if row.first_number == last.first_number]
+        first, limits, same = max(1, self._next_number()), self.settings.limits, _one_budget(sessions)
+        self.seconds_before = sum(_session_seconds(row, self.ledger) for row in same)
+        if last is not None and same:
             first, limits = last.first_number, Limits(**last.limits)
-            self.seconds_before = sum(_session_seconds(row, self.ledger) for row in same)
         self.limits = Limits(**{**limits.as_json(), **asked.as_json()})
         self.first_number = first
         self.began = time.monotonic()
@@ -538,6 +556,7 @@ class _Driver:
                 versions=versions(),
             )
         )
+        self.budget_began = same[0].started if same else self.session.started
         self.ledger.update_run(self.run.id, state="running", stop_reason=None)
         for message in self.ledger.pending(self.run.id):
             # A stop or pause was meant for the session that did not live to hear it; an answer about a candidate stays.
@@ -589,6 +608,8 @@ class _Driver:
             reason = self.stop_wanted or self._limit_reached() or self._nobody_left()
             if reason:
                 return reason
+            if self.lanes and self._baseline_done():
+                return self._side_by_side(graph, saver)
             number = self._next_number()
             if number > 0 and not estimated and isinstance(self.adapter, Adapter):
                 self._say_estimate(number)
@@ -599,6 +620,42 @@ class _Driver:
                 if number == 0 and isinstance(self.adapter, Adapter):
                     self._say_what_can_be_seen()
                     self._say_if_nothing_can_be_cut()
+
+    def _side_by_side(self, graph: CompiledStateGraph[State, Services, State, State], saver: SqliteSaver) -> str:
+        """Run the tests of all lanes until something ends the session; return why."""
+        for row in self.ledger.unfinished(self.run.id):
+            if not row.lane:  # begun before there were lanes
+                self._one_experiment(graph, saver, row.number)
+                self.reporter.experiment_ended(self.history.experiments[-1])
+        return Rounds(graph, saver, self._services(), self.lanes, self).work()
+
+    def over(self) -> str | None:
+        """Return why the session ends now, controls and limits considered."""
+        self._obey_controls()
+        return self.stop_wanted or self._limit_reached()
+
+    def stopped(self) -> bool:
+        """Whether a person wants the session to end."""
+        return self.stop_wanted is not None
+
+    def closed(self, in_flight: int) -> str | None:
+        """Return why no further experiment may begin beside so many: what is begun is meant to be finished."""
+        most = self.limits.experiments
+        if most is not None and self._spent().experiments + in_flight >= most:
+            return f"experiments: {most} begun"
+        return self.adapter.used_up() if isinstance(self.adapter, RunsOut) else None
+
+    def answer(self, number: int) -> str | None:
+        """Return `approve` or `reject` once a person said so of a candidate."""
+        for message in self.ledger.pending(self.run.id):
+            if message.command in ("approve", "reject") and message.argument == str(number):
+                self.ledger.mark_handled(message.id)
+                return message.command
+        return None
+
+    def ended(self, experiment: Experiment) -> None:
+        """Tell the person that an experiment was recorded."""
+        self.reporter.experiment_ended(experiment)
 
     def _confirm(self) -> None:
         """Confirm what was gained where a limit, and no person, ended the session and enough of the budget is left."""
@@ -721,7 +778,9 @@ class _Driver:
         )
 
     def _next_number(self) -> int:
-        return max((row.number for row in self.history.experiments), default=-1) + 1
+        """Return the number to go on with; in lanes, where several are in flight, the first that is free."""
+        known = [*self.history.experiments, *(self.ledger.unfinished(self.run.id) if self.lanes else ())]
+        return max((row.number for row in known), default=-1) + 1
 
     def _baseline_done(self) -> bool:
         return bool(self.history.experiments)
@@ -730,15 +789,15 @@ class _Driver:
 
     def _spent(self) -> Spent:
         totals = self.ledger.totals(self.run.id, since_number=self.first_number)
+        # By time: in lanes experiments end in another order than they begin.
+        mine = [row for row in self.history.experiments if row.number > 0 and _ended(row) >= self.budget_began]
         return Spent(
-            experiments=totals.experiments,
+            experiments=len(mine),
             seconds=self.seconds_before + time.monotonic() - self.began,
             usd=totals.usd,
             tokens=totals.tokens,
             samples=totals.measurements,
-            since_keep=memory.experiments_since_keep(
-                [row for row in self.history.experiments if row.number >= self.first_number]
-            ),
+            since_keep=memory.experiments_since_keep(mine),
         )
 
     def _limit_reached(self) -> str | None:
@@ -826,10 +885,8 @@ class _Driver:
             f"or autoresearch reject {number}"
         )
         while True:
-            for message in self.ledger.pending(self.run.id):
-                if message.command in ("approve", "reject") and message.argument == str(number):
-                    self.ledger.mark_handled(message.id)
-                    return message.command
+            if (answer := self.answer(number)) is not None:
+                return answer
             self._obey_controls()
             if self.stop_wanted:
                 return None
@@ -942,6 +999,21 @@ def versions() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # an extra that is not installed has no version
+    return found
+
+
+def _ended(row: Experiment) -> datetime:
+    assert row.ended is not None, "it is among the finished ones"
+    return row.ended
+
+
+def _one_budget(sessions: Sequence[Session]) -> list[Session]:
+    """Return the sessions, cut off one after another, whose budget the next one goes on with; none: a fresh budget."""
+    found: list[Session] = []
+    for row in reversed(sessions):
+        if row.reason is not None and not row.reason.startswith(RESUMABLE):
+            break
+        found.insert(0, row)
     return found
 
 

@@ -295,7 +295,7 @@ def keep(state: State, runtime: Runtime[Services]) -> State:
     if experiment.number == 0:
         commit = services.run.baseline_commit
     else:
-        parent = _incumbent_commit(services) if _lane(state) else experiment.parent_commit
+        parent = incumbent_commit(services) if _lane(state) else experiment.parent_commit
         artifact = put_together(services, experiment, parent)
         message = kept_message(experiment, state, services)
         commit = services.store.commit(artifact, parent=parent, message=message, at=experiment.started)
@@ -404,7 +404,7 @@ def _lane(state: State) -> str:
 def _parent_commit(services: Services, state: State) -> str:
     """Return what a candidate is built on: the incumbent, in a lane as it was when the experiment began."""
     begun = services.ledger.experiment(services.run.id, state["number"]) if _lane(state) else None
-    return _incumbent_commit(services) if begun is None else begun.parent_commit
+    return incumbent_commit(services) if begun is None else begun.parent_commit
 
 
 def put_together(services: Services, experiment: Experiment, onto: str) -> Artifact:
@@ -420,13 +420,14 @@ def put_together(services: Services, experiment: Experiment, onto: str) -> Artif
     return merged(services.store.read(experiment.parent_commit, globs), candidate, services.store.read(onto, globs))
 
 
-def _incumbent_commit(services: Services) -> str:
+def incumbent_commit(services: Services) -> str:
+    """Return the commit of the incumbent."""
     incumbent = memory.incumbent_of(services.history.experiments)
     return (incumbent.kept_commit if incumbent else None) or services.run.baseline_commit
 
 
 def _incumbent_artifact(services: Services) -> Artifact:
-    return services.store.read(_incumbent_commit(services), services.adapter.scope.editable)
+    return services.store.read(incumbent_commit(services), services.adapter.scope.editable)
 
 
 def _ask(services: Services, state: State) -> ProposalRow:
@@ -463,7 +464,7 @@ def _repeated(services: Services, state: State, parent: Artifact) -> ProposalRow
         return None
     row, problem, artifact = waiting[0], "", parent
     try:
-        artifact = put_together(services, row, _incumbent_commit(services))
+        artifact = put_together(services, row, incumbent_commit(services))
     except ConflictError as error:
         problem = f"The edit of experiment {row.number} cannot be tested on the new incumbent: {error}."
     proposal = Proposal(

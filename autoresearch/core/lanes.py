@@ -98,9 +98,10 @@ def _beside(winner: int, ruling: Ruling, *, won: bool) -> Ruling:
     ), Outcome.INCONCLUSIVE
 
 
-def outdated(verdict: Verdict, why: str) -> Ruling:
+def outdated(verdict: Verdict, conflict: str = "") -> Ruling:
     """Return the ruling on a winner that cannot be kept on what is the incumbent now: it is measured again there."""
-    reason = f"{OUTDATED[0]}, {why}; it is tested again on the new one. {verdict.reason}"
+    because = f" ({conflict.rstrip('.')})" if conflict else ""
+    reason = f"{OUTDATED[0]}{because}; it is tested again on the new one. {verdict.reason}"
     return replace(verdict, decision=Decision.REVERT, reason=reason, inconclusive=True), Outcome.INCONCLUSIVE
 
 

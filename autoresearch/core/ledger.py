@@ -368,9 +368,16 @@ class Totals:
     measurements: int
 
 
+Columns = Mapping[str, Any]
+"""Columns of one row by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedExperiment:
-    """An experiment that ended elsewhere, with what belongs to it; ids are given when it is inserted.
+    """An experiment that ended elsewhere, with what belongs to it: column -> value, what is left out has its default.
+
+    Ids, and the number in the order of ending, are given when it is inserted. These are no rows because making one takes
+    a millisecond, and a log may have tens of thousands.
 
     Attributes:
         experiment: It, with its outcome.
@@ -379,10 +386,10 @@ class FinishedExperiment:
         proposal: What was spent on its proposal; None where nothing was.
     """
 
-    experiment: Experiment
-    measurements: Sequence[MeasurementRow] = ()
-    looks: Sequence[LiveLook] = ()
-    proposal: ProposalRow | None = None
+    experiment: Columns
+    measurements: Sequence[Columns] = ()
+    looks: Sequence[Columns] = ()
+    proposal: Columns | None = None
 
 
 Row = TypeVar("Row", bound=_Table)
@@ -564,21 +571,18 @@ class Ledger:
             transaction.add(run)
             transaction.flush()
             session_id = _added(transaction, session).id
-            _insert(transaction, [(one.proposal, {}) for one in finished if one.proposal is not None])
+            _insert(transaction, ProposalRow, [one.proposal for one in finished if one.proposal is not None])
             proposals = _ids_by_number(transaction, ProposalRow, run.id)
             last = transaction.exec(select(func.max(Experiment.sequence))).one() or 0
-            _insert(
-                transaction,
-                [
-                    (one.experiment, {"session_id": session_id, "sequence": last + place, "proposal_id": proposal})
-                    for place, one in enumerate(finished, start=1)
-                    for proposal in [proposals.get(one.experiment.number)]
-                ],
-            )
+            experiments = []
+            for place, one in enumerate(finished, start=1):
+                given = {"session_id": session_id, "sequence": last + place}
+                experiments.append({**one.experiment, **given, "proposal_id": proposals.get(one.experiment["number"])})
+            _insert(transaction, Experiment, experiments)
             ids = _ids_by_number(transaction, Experiment, run.id)
-            owned = [(one, {"experiment_id": ids[one.experiment.number]}) for one in finished]
-            _insert(transaction, [(row, owner) for one, owner in owned for row in one.measurements])
-            _insert(transaction, [(row, owner) for one, owner in owned for row in one.looks])
+            owned = [(one, {"experiment_id": ids[one.experiment["number"]]}) for one in finished]
+            _insert(transaction, MeasurementRow, [{**row, **owner} for one, owner in owned for row in one.measurements])
+            _insert(transaction, LiveLook, [{**row, **owner} for one, owner in owned for row in one.looks])
             return True
 
     def update_run(self, run_id: str, **fields: Any) -> Run:
@@ -638,7 +642,7 @@ class Ledger:
 
     def begin_test(self, experiment_ids: Sequence[int]) -> None:
         """Write down, in one UPDATE, that these treatments begin together; a second call changes nothing."""
-        mine = (col(Experiment.id).in_(experiment_ids), Experiment.family == 0)
+        mine = (col(Experiment.id).in_(experiment_ids), col(Experiment.family) == 0)
         with self._write() as transaction:
             transaction.execute(update(Experiment).where(*mine).values(family=len(experiment_ids)))
 
@@ -921,11 +925,19 @@ def _added(transaction: Transaction, row: Row) -> Row:
     return row
 
 
-def _insert(transaction: Transaction, rows: Sequence[tuple[_Table, Mapping[str, Any]]]) -> None:
-    """Insert many rows of one table at once, each with the columns beside it in place of its own."""
-    if rows:
-        values = [{**row.model_dump(exclude={"id"}), **given} for row, given in rows]
-        transaction.execute(insert(type(rows[0][0])), values)
+def _insert(transaction: Transaction, table: type[_Table], rows: Sequence[Columns]) -> None:
+    """Insert many rows of one table at once; columns that a row leaves out have their defaults."""
+    if not rows:
+        return
+    _refuse_unknown(table, {name for row in rows for name in row}, never={"id"})
+    fields = {name: known for name, known in table.model_fields.items() if name != "id" and not known.is_required()}
+    plain = {name: known.default for name, known in fields.items() if known.default_factory is None}
+    made = {name: known.default_factory for name, known in fields.items() if known.default_factory is not None}
+    values = [
+        {**plain, **{name: factory() for name, factory in made.items() if name not in row}, **row}  # type: ignore[call-arg]
+        for row in rows
+    ]
+    transaction.execute(insert(table), values)
 
 
 def _ids_by_number(

@@ -279,8 +279,12 @@ def belief(
 
 
 def incumbent_of(experiments: Sequence[Experiment]) -> Experiment | None:
-    """Return the last kept experiment, the baseline included; the ledger, not the branch, is the truth."""
-    return next((row for row in reversed(experiments) if row.outcome == Outcome.KEPT.value), None)
+    """Return the experiment that was kept last, the baseline included; the ledger, not the branch, is the truth.
+
+    Last is what ended last: in lanes that need not be the highest number.
+    """
+    kept = [row for row in reversed(experiments) if row.outcome == Outcome.KEPT.value]
+    return max(kept, key=lambda row: row.sequence or 0, default=None)
 
 
 def past_experiments(experiments: Sequence[Experiment]) -> tuple[PastExperiment, ...]:
