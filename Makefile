@@ -2,6 +2,7 @@
 # make test      what every change must pass: style, types, layers, tests
 # make test-all  the slow tests too, with a real small language model behind the proposer
 # make lint      style, types and layers alone
+# make docs      docs/ as a site in build/site, without a network
 # make clean     remove what can be made again; workspaces stay
 #
 # Another interpreter: make run PYTHON=python3.13. Any option of autoresearch run: make run ARGS=--new
@@ -17,7 +18,7 @@ BUDGET_SECONDS := 10
 
 # One virtual environment serves every target, so two recipes must never install into it at once.
 .NOTPARALLEL:
-.PHONY: run test test-all lint clean
+.PHONY: run test test-all lint docs clean
 
 run: $(VENV)/.ml
 	$(BIN)/autoresearch run --adapter ml --workspace $(WORKSPACE) --preset cpu --proposer search \
@@ -37,6 +38,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.dev
+	$(BIN)/zensical build --strict
+	@echo "Open build/site/index.html"
 
 # The stamps are older than what they depend on exactly when something must be installed anew.
 $(VENV)/.ml: pyproject.toml constraints.txt scripts/install.sh
