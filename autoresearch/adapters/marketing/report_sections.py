@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autoresearch.adapters.marketing.total import Totals, totals_of
+from autoresearch.adapters.marketing.total import Totals, others_in_words, totals_of
 from autoresearch.core import Estimate, ReportSection, UsageError
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.workspace import Layout
@@ -35,6 +35,8 @@ def totals_section(found: Totals) -> ReportSection:
     text = f"{found.kept} kept {plural} together over the original, told three ways."
     if found.label:
         text += f" These people are {found.label}: nothing of it says anything about real ones."
+    if found.others and (found.held_back or found.truth is not None):
+        text += f" {others_in_words(found.others)}"
     return ReportSection("All kept changes together", text, tuple(estimates))
 
 

@@ -14,7 +14,7 @@ from autoresearch.core import ArmTotals, Direction, Look, MetricKind, Outcome, U
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.audience import Audience
-    from autoresearch.core.ledger import Ledger
+    from autoresearch.core.ledger import Ledger, Run
 
 _JUDGED = (Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value)
 
@@ -30,7 +30,8 @@ class Totals:
     Attributes:
         run: Id of the run.
         kept: Number of kept changes.
-        believed: Product of the kept tests' lifts as measured; optimistic, since winners are lucky ones.
+        believed: Product of the kept tests' lifts as measured; optimistic, since winners are lucky ones. A change that
+            a part of the people meets counts for that part, by the `reach` of its surface.
         shrunk: The same with the luck taken off each test by empirical Bayes over all tests of the run.
         holdout: Lift of everybody else over the permanent holdout since the last change; None where nobody converted.
         low: Lower end of the holdout's interval of 95 %; None where unbounded.
@@ -39,6 +40,7 @@ class Totals:
         truth: True lift of what is shown now, where the audience is made up; None among real people.
         label: What must be said of these numbers (`simulated`, `replayed`); empty where nothing.
         held_back: Whether the traffic source keeps a holdout at all: another tool and past people do not.
+        others: Changes kept by other runs of the campaign: holdout and truth are over the original, and so over these.
     """
 
     run: str
@@ -52,6 +54,7 @@ class Totals:
     truth: float | None
     label: str
     held_back: bool = True
+    others: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -78,18 +81,18 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
     campaign = Campaign.load(folder)
     history = History(ledger, run.id).refresh()
     judged = [row for row in history.experiments if row.outcome in _JUDGED and history.looks.get(row.id)]
-    tests = [(row.outcome == Outcome.KEPT.value, history.looks[row.id][-1]) for row in judged]
-    logs = [log_lift(look, campaign.metric.direction) for _, look in tests]
+    logs = [log_lift(history.looks[row.id][-1], campaign.metric.direction) for row in judged]
     shrunk = shrunk_logs(logs)
-    kept = [index for index, (is_kept, _) in enumerate(tests) if is_kept]
+    reach = {one.name: one.reach for one in campaign.surfaces}
+    kept = [(index, reach.get(row.lane, 1.0)) for index, row in enumerate(judged) if row.outcome == Outcome.KEPT.value]
     simulated = audience_of(campaign)
     rest, held = _holdout(campaign, datetime.now(UTC) if simulated is None else simulated[1])
     lift, low, high = _interval(held, rest, campaign)
     return Totals(
         run=run.id,
         kept=len(kept),
-        believed=math.expm1(math.fsum(logs[index][0] for index in kept)),
-        shrunk=math.expm1(math.fsum(shrunk[index] for index in kept)),
+        believed=math.prod(1.0 + share * math.expm1(logs[index][0]) for index, share in kept) - 1.0,
+        shrunk=math.prod(1.0 + share * math.expm1(shrunk[index]) for index, share in kept) - 1.0,
         holdout=lift,
         low=low,
         high=high,
@@ -97,7 +100,13 @@ def totals_of(folder: Path, ledger: Ledger, run_id: str | None = None) -> Totals
         truth=None if simulated is None else _truth(campaign, simulated[0]),
         label=_LABELS.get(campaign.traffic.source, ""),
         held_back=campaign.traffic.source not in _NO_HOLDOUT and campaign.traffic.holdout > 0.0,
+        others=sum(_kept_in(ledger, other) for other in ledger.runs() if other.id != run.id),
     )
+
+
+def _kept_in(ledger: Ledger, run: Run) -> int:
+    """Return how many changes a run kept; what it began with is none."""
+    return sum(row.outcome == Outcome.KEPT.value for row in ledger.experiments(run.id) if row.number > 0)
 
 
 def _truth(campaign: Campaign, audience: Audience) -> float:
@@ -188,6 +197,12 @@ def _sums(totals: ArmTotals) -> tuple[int, float, float]:
     return totals.n, totals.total, totals.total_sq
 
 
+def others_in_words(others: int) -> str:
+    """Return what must be said of holdout and truth where other runs of the campaign kept changes too."""
+    kept = "change that another run kept counts" if others == 1 else f"{others} changes that other runs kept count"
+    return f"Holdout and truth are over the first original: the {kept} there, and not in the two lines above them."
+
+
 def in_words(found: Totals) -> str:
     """Return the totals as a small table with its reading."""
     mark = f" ({found.label})" if found.label else ""
@@ -206,4 +221,6 @@ def in_words(found: Totals) -> str:
         )
     if found.truth is not None:
         lines.append(f"  truth       {found.truth:+.1%}   known, because these people are made up")
+    if found.others and (found.held_back or found.truth is not None):
+        lines += ["", others_in_words(found.others)]
     return "\n".join(lines) + "\n"

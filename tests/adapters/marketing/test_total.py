@@ -11,12 +11,26 @@ import pytest
 
 from autoresearch.adapters.marketing.total import Totals, in_words, log_lift, shrunk_logs, totals_of
 from autoresearch.core import ArmTotals, Direction, Look
-from autoresearch.core.ledger import Ledger, Run
+from autoresearch.core.ledger import Experiment, Ledger, LiveLook, Run, Session
 from tests.adapters.marketing.campaigns import edit, write_campaign
+from tests.adapters.marketing.with_surfaces import write_surfaces
 
 
 def look(a: int, n: int, b: int, m: int) -> Look:
     return Look(ArmTotals("control", n, a, a), ArmTotals("treatment", m, b, b))
+
+
+def kept_in_lane(ledger: Ledger, lane: str, last: Look) -> None:
+    """Write a kept experiment of a lane with one look into the run `r`."""
+    session = ledger.add_session(Session(run_id="r", pid=1, host="here"))
+    row = ledger.begin_experiment(Experiment(run_id="r", number=1, session_id=session.id, lane=lane))
+    ledger.add_live_look(
+        [
+            LiveLook(experiment_id=row.id, look=1, arm=arm.arm, n=arm.n, total=arm.total, total_sq=arm.total_sq)
+            for arm in (last.control, last.treatment)
+        ]
+    )
+    ledger.finish_experiment(row.id, outcome="kept", reason="")
 
 
 def test_a_log_lift_is_positive_where_better() -> None:
@@ -61,6 +75,13 @@ def test_totals_in_words_say_what_each_is_worth() -> None:
     assert "2 kept changes of run r (simulated)" in text and "from ? to +60.0%" in text and "truth       +22.0%" in text
     unknown = in_words(Totals("r", 0, 0.0, 0.0, None, None, None, 0, None, ""))
     assert "not known yet" in unknown and "truth" not in unknown
+    assert "first original" not in text
+
+
+@pytest.mark.parametrize(("others", "says"), [(1, "the change that another run kept counts"), (3, "the 3 changes")])
+def test_what_other_runs_kept_is_said_to_be_in_the_holdout(others: int, says: str) -> None:
+    """The holdout sees the original of the first run, so that its lift is over all runs and not over the latest."""
+    assert says in in_words(Totals("r", 2, 0.3, 0.2, 0.25, None, 0.6, 120, 0.22, "simulated", others=others))
 
 
 def test_traffic_without_a_holdout_says_so(tmp_path: Path) -> None:
@@ -71,3 +92,15 @@ def test_traffic_without_a_holdout_says_so(tmp_path: Path) -> None:
         ledger.add_run(Run(id="r", adapter="marketing"))
         text = in_words(totals_of(folder, ledger))
     assert "(replayed)" in text and "nobody is held back" in text and "not known yet" not in text
+
+
+@pytest.mark.parametrize(("reach", "expected"), [(1.0, 0.2), (0.25, 0.05)])
+def test_a_change_for_a_part_of_the_people_counts_for_that_part(tmp_path: Path, reach: float, expected: float) -> None:
+    """A fifth more of an audience of a quarter is a twentieth more of all."""
+    folder = write_surfaces(tmp_path)
+    edit(folder, "campaign.toml", 'slots = ["subhead"]', f'slots = ["subhead"]\nreach = {reach}')
+    with Ledger.open(folder / ".autoresearch" / "ledger.db") as ledger:
+        ledger.add_run(Run(id="r", adapter="marketing"))
+        kept_in_lane(ledger, "ads", look(100_000, 1_000_000, 120_000, 1_000_000))
+        found = totals_of(folder, ledger)
+    assert found.kept == 1 and found.believed == pytest.approx(expected, rel=1e-3)
