@@ -12,8 +12,10 @@ import pytest
 
 from autoresearch.cli.lazy import BUILT_IN, load
 from tests.cli.conftest import filled as filled
+from tests.cli.conftest import here as here
+from tests.cli.conftest import hill as hill
 from tests.cli.conftest import invoke
-from tests.cli.filling import fill
+from tests.cli.conftest import packages as packages
 from tests.json_docs import as_documented, schemas
 
 TESTS = Path(__file__).parent
@@ -82,10 +84,10 @@ def test_listings_have_the_documented_keys(filled: Path, tmp_path: Path) -> None
     assert as_documented("doctor", invoke("doctor", "--json").stdout)
 
 
-def test_what_changes_a_run_has_the_documented_keys(tmp_path: Path) -> None:
+def test_what_changes_a_run_has_the_documented_keys(hill: Path, here: Path) -> None:
     """Taking a kept step back is said as documented."""
-    folder = fill(tmp_path / "w")
-    assert as_documented("rollback", invoke("rollback", "-w", folder, "--json").stdout)["numbers"] == [1]
+    assert invoke("run", "--adapter", "hill", "-n", "4", "--policy", "greedy", "--proposer", "search").exit_code == 0
+    assert as_documented("rollback", invoke("rollback", "--json").stdout)["numbers"]
 
 
 def test_logs_of_others_have_the_documented_keys(tmp_path: Path) -> None:
@@ -96,6 +98,12 @@ def test_logs_of_others_have_the_documented_keys(tmp_path: Path) -> None:
     table = tmp_path / "looks.csv"
     table.write_text("date,variant,exposures,conversions\n2026-03-01,a,300,20\n2026-03-01,b,300,30\n")
     as_documented("decide", invoke("decide", table, "--json").stdout)
+
+
+def test_the_judge_of_answers_has_the_documented_keys() -> None:
+    """How often it is right is told for other programs, too."""
+    found = as_documented("marketing replies --accuracy", invoke("marketing", "replies", "--accuracy", "--json").stdout)
+    assert [part["part"] for part in found["parts"]] == ["test", "hard"]
 
 
 @pytest.mark.parametrize(

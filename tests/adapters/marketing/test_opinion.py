@@ -18,6 +18,7 @@ from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, rememb
 from autoresearch.core import EnvironmentNotReadyError, ProposalError, UsageError
 from tests.adapters.marketing.campaigns import write_campaign
 from tests.anthropic_server import KEY, AnthropicServer, Fails, Says
+from tests.json_docs import as_documented
 
 STATE = Path(".autoresearch/marketing")
 
@@ -94,7 +95,8 @@ def test_a_model_orders_ideas_and_is_scored_on_the_past(campaign: Path, server: 
 def test_an_opinion_that_is_wrong_shows(campaign: Path, server: AnthropicServer) -> None:
     """A model that likes the losers has a rank correlation of -1."""
     server.replies = Answering(server, lambda text: -likes_rota(text), "groups")  # type: ignore[assignment]
-    found = json.loads(CliRunner().invoke(app, ["opinion", "-w", str(campaign), "--by", "claude", "--json"]).stdout)
+    words = ["opinion", "-w", str(campaign), "--by", "claude", "--json"]
+    found = as_documented("marketing opinion", CliRunner().invoke(app, words).stdout)
     assert found["mark"]["rho"] == pytest.approx(-1.0)
     assert found["mark"]["concordance"] == 0.0
 
