@@ -78,6 +78,8 @@ def _as_record(tally: Tally, judge: Judge, in_all: Mapping[str, int]) -> dict[st
         "unjoined": tally.unjoined,
         "known": tally.known,
         "clicks": tally.clicks,
+        "loaded": tally.loaded,
+        "opened": tally.opened,
     }
 
 
@@ -92,6 +94,11 @@ def _told(tally: Tally, judge: Judge) -> str:
         "mails whose link a person clicked on, so far": tally.clicks,
     }
     lines += [f"  {n:,} {what}" for what, n in more.items() if n]
+    if tally.loaded:
+        lines.append(
+            f"  opens (recorded, never decided on): the picture of {tally.loaded:,} mails was loaded, {tally.opened:,} "
+            "times by what no rule takes for a program"
+        )
     if tally.unsure:
         # The moment finds a message in a mailbox and says nothing about anybody.
         moments = [datetime.fromtimestamp(at).strftime("%d %b %H:%M:%S") for at in tally.unsure[-_SHOWN:]]

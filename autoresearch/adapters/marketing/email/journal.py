@@ -207,20 +207,32 @@ class Journal:
         return dict(rows)
 
     def add_click(self, token: str, link: str, at: float, dropped: int, *, most: int) -> None:
-        """Commit a visit of a mail's link, unless it has `most` already."""
+        """Commit a visit of a mail's link, unless that has `most` already."""
         with self._writing():
             self._db.execute(
-                "INSERT INTO clicks SELECT ?, ?, ?, ? WHERE (SELECT count(*) FROM clicks WHERE token = ?) < ?",
-                (token, link, at, dropped, token, most),
+                "INSERT INTO clicks SELECT ?, ?, ?, ? "
+                "WHERE (SELECT count(*) FROM clicks WHERE token = ? AND link = ?) < ?",
+                (token, link, at, dropped, token, link, most),
             )
 
-    def clicks(self, campaign: str, before: float) -> list[tuple[str, str, float, str, float, int]]:
-        """Return (token, unit, sent, link, at, dropped) of the visits of mails whose last visit was before a moment."""
+    def clicks(
+        self, campaign: str, before: float, links: tuple[str, str]
+    ) -> list[tuple[str, str, float, str, float, int]]:
+        """Return (token, unit, sent, link, at, dropped) of the visits of two links.
+
+        Left out are mails of which one of the two was visited after `before`.
+        """
         return self._db.execute(
             "SELECT token, unit, mails.at, link, clicks.at, dropped FROM clicks JOIN mails USING (token) "
-            "WHERE campaign = ? AND token NOT IN (SELECT token FROM clicks WHERE at > ?) ORDER BY token, clicks.at",
-            (campaign, before),
+            "WHERE campaign = ? AND link IN (?, ?) "
+            "AND token NOT IN (SELECT token FROM clicks WHERE at > ? AND link IN (?, ?)) ORDER BY token, clicks.at",
+            (campaign, *links, before, *links),
         ).fetchall()
+
+    def n_visited(self, campaign: str, link: str) -> int:
+        """Return of how many mails a link was visited, by whomever."""
+        query = "SELECT count(DISTINCT token) FROM clicks JOIN mails USING (token) WHERE campaign = ? AND link = ?"
+        return int(self._db.execute(query, (campaign, link)).fetchone()[0])
 
     def declined(self, campaign: str) -> frozenset[str]:
         """Return the addresses that are left alone for what they answered.

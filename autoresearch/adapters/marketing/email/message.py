@@ -12,11 +12,12 @@ import hmac
 import re
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import EmailPolicy
 from email.utils import format_datetime
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from autoresearch.core import EnvironmentNotReadyError, UsageError
@@ -132,6 +133,14 @@ def rendered_for(
     if faults:
         raise UsageError(f"A mail may not go out like this: {' '.join(faults)}")
     return rendered
+
+
+def with_picture(rendered: Rendered, url: str) -> Rendered:
+    """Return a mail whose HTML loads a picture of one point, the same in every arm but for its address."""
+    html = rendered.html or ""
+    picture = f'<img src="{escape(url)}" width="1" height="1" alt="">'
+    body, end, rest = html.rpartition("</body>")
+    return replace(rendered, html=f"{body}{picture}{end}{rest}" if end else html + picture)
 
 
 def build(

@@ -54,6 +54,8 @@ class Tally:
         known: Messages that were taken in before.
         suppressed: Addresses put on the list.
         clicks: Mails whose link a person clicked on, so far.
+        loaded: Mails whose picture was loaded, by whomever, so far.
+        opened: Of these, those that no rule takes for a program's; recorded, never decided on.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -62,6 +64,8 @@ class Tally:
     known: int = 0
     suppressed: int = 0
     clicks: int = 0
+    loaded: int = 0
+    opened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +123,19 @@ class Replies:
         tally = Tally()
         try:
             self.take_clicks(tally)
+            self.count_opens(tally)
             self._take_mails(inbox, name, tally, progress)
         finally:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
         return tally
+
+    def count_opens(self, tally: Tally) -> None:
+        """Count opens; no event is written of them, so that nothing can decide by them."""
+        settled = self.now() - clicks.SETTLED
+        tally.loaded = self.journal.n_visited(self.id, clicks.OPEN)
+        tally.opened = sum(1 for _ in clicks.people_in(self.journal, self.id, settled, clicks.OPEN))
 
     def take_clicks(self, tally: Tally) -> None:
         """Write the clicks of people; the same ones every time, and an event's id counts once."""

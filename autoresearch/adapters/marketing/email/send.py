@@ -430,6 +430,8 @@ class Mailing:
             folder = surface.incumbent if planned.arm == REST else test.folder(planned.arm)
         landing = self._landing_url(token)
         rendered = message.rendered_for(self.campaign, self._copy(folder), planned.recipient, url, landing)
+        if self.settings.opens:
+            rendered = message.with_picture(rendered, f"{self.settings.base_url}/open/{token.text}")
         return message.build(self.campaign, rendered, planned.recipient, token, url, self.now()).as_bytes()
 
     def _refused(self, row: Mail, error: Any, sent: Sent) -> None:

@@ -3,7 +3,7 @@
 GET  /, ...            pages                         GET  /assign        which arm, for other servers and browsers
 POST /convert[/GOAL]   a form was sent               POST /events        events in Segment's shape
 GET  /go               a signed link was clicked     POST /webhooks/NAME signed events of another system
-GET, POST /unsubscribe/TOKEN                         GET  /snippet.js, /healthz
+GET, POST /unsubscribe/TOKEN                         GET  /snippet.js, /healthz, /open/TOKEN
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ class Site:
             Route("/events", self._events, methods=["POST"]),
             Route("/webhooks/{name}", self._webhook, methods=["POST"]),
             Route("/unsubscribe/{token}", self._unsubscribe, methods=["GET", "HEAD", "POST"]),
+            Route("/open/{token}", self._open, methods=["GET", "HEAD"]),
             Route("/snippet.js", self._snippet_js, methods=["GET", "HEAD"]),
             Route("/healthz", self._health, methods=["GET", "HEAD"]),
         ]
@@ -338,6 +339,13 @@ class Site:
         await self._count(unit, "unsubscribe", visitor)
         return HTMLResponse(_document("Unsubscribed", "<p>You will get no more mail from us.</p>"), 200, _PRIVATE)
 
+    async def _open(self, request: Request) -> Response:
+        """Record that a mail's picture was loaded, and show it whoever asks; nothing is ever decided by it."""
+        visitor, _ = self._person(request)
+        for mail in tokens_in(self._live.secret, request.path_params["token"]):
+            self._visited(request, visitor, mail.text, clicks.OPEN)
+        return Response(clicks.PICTURE, 200, _PRIVATE, "image/gif")
+
     @property
     def _suppression(self) -> Path:
         return self.settings.suppression or self._live.path / "suppression"
@@ -349,7 +357,7 @@ class Site:
             request: The visit.
             visitor: What its headers say.
             whose: The mail's token, or for the unsubscribe link the hash of the address.
-            link: `clicks.GOAL` or `clicks.LEAVE`.
+            link: `clicks.GOAL`, `clicks.LEAVE` or `clicks.OPEN`.
         """
         if not (self._suppression / "mail.db").exists():
             return  # nothing was sent from here
