@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,8 @@ SHELL = ("bash", "console")
 MARKS = ("not run", "run with", "first", "here", "slow", "file", "as", "output", "not compared")
 
 _FENCE = re.compile(
-    r"(?P<marks>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>[\w-]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"(?P<marks>(?:^ *<!--(?:(?!-->).)*-->\n)*)^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
 )
 _MARK = re.compile(r"<!-- *(?P<kind>[a-z ]+?)(?:: *(?P<value>.*?))?\s*-->", re.DOTALL)
 _INLINE = re.compile(r"`(autoresearch(?:\s[^`]+)?)`")
@@ -57,7 +59,7 @@ def _blocks_in(page: Path, text: str) -> Iterator[Block]:
     for match in _FENCE.finditer(text):
         line = text.count("\n", 0, match.end("marks")) + 1
         marks = {mark["kind"]: mark["value"] or "" for mark in _MARK.finditer(match["marks"])}
-        yield Block(page, line, match["language"], match["text"], marks)
+        yield Block(page, line, match["language"], textwrap.dedent(match["text"]), marks)
 
 
 def all_blocks() -> list[Block]:

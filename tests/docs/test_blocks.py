@@ -142,10 +142,12 @@ def test_commands_are_found() -> None:
 
 def test_marks_are_read() -> None:
     """Marks belong to the fence below them, and may have several lines."""
-    page = "<!-- first: a\nb -->\n<!-- not run: why -->\n```bash\nx\n```\n\n```text\ny\n```\n"
+    page = (
+        "<!-- first: a\nb -->\n<!-- not run: why -->\n```bash\nx\n```\n\n1. In a list\n\n    ```text\n    y\n    ```\n"
+    )
     one, two = _blocks_in(PAGES[0], page)
     assert (one.line, one.marks) == (4, {"first": "a\nb", "not run": "why"})
-    assert (two.language, two.marks) == ("text", {})
+    assert (two.language, two.text, two.marks) == ("text", "y\n", {})
 
 
 @pytest.mark.parametrize(
