@@ -130,8 +130,8 @@ RUN_KEYS = (
 
 
 def run_as_json(run: Run) -> dict[str, Any] | None:
-    """Return what JSON lines say of a run; of an imported one what its file said, None where that said nothing."""
-    if run.adapter == IMPORT_ADAPTER:
+    """Return what JSON lines say of a run; of one that was imported from them what they said, None if nothing."""
+    if run.adapter == IMPORT_ADAPTER and run.options.get("format") == "jsonl":
         found = run.options.get("run")
         return found if isinstance(found, dict) else None
     record = run.model_dump(mode="json")
@@ -246,7 +246,7 @@ def _pi_entry(row: Experiment, measurements: Sequence[MeasurementRow]) -> dict[s
         "timestamp": ((row.ended or row.started) - EPOCH) // timedelta(milliseconds=1),
         "segment": 0,
         "confidence": None,
-        "asi": notes,
+        "asi": {**{name: value for name, value in row.details.items() if name != IMPORTED}, **notes},
     }
 
 

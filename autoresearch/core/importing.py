@@ -24,12 +24,12 @@ from autoresearch.core.errors import UsageError
 from autoresearch.core.formats import EPOCH, IMPORTED, PI_STATUS, PI_VERDICT, RUN_KEYS, text_of_cell
 from autoresearch.core.ledger import (
     IMPORT_ADAPTER,
+    Columns,
     Experiment,
     FinishedExperiment,
     Ledger,
     LiveLook,
     MeasurementRow,
-    ProposalRow,
     Run,
     Session,
 )
@@ -96,9 +96,9 @@ def read_finished(
     begun = _run(source, name, _metric(source, metric, direction), run)
     source.run_id = begun.id
     finished = _unique(source, _READERS[name](source))
-    begun.baseline_commit = begun.baseline_commit or finished[0].experiment.kept_commit or ""
-    begun.created = min(one.experiment.started for one in finished)
-    begun.ended = max(one.experiment.ended or one.experiment.started for one in finished)
+    begun.baseline_commit = begun.baseline_commit or finished[0].experiment.get("kept_commit") or ""
+    begun.created = min(one.experiment["started"] for one in finished)
+    begun.ended = max(one.experiment.get("ended") or one.experiment["started"] for one in finished)
     session = Session(run_id=begun.id, started=begun.created, ended=begun.ended, reason=begun.stop_reason)
     return FinishedRun(begun, session, tuple(finished), log.shape, (*log.notes, *source.notes))
 
@@ -191,6 +191,10 @@ def _run(source: _Source, form: str, metric: Metric, chosen: str | None) -> Run:
     )
 
 
+_PLACE = (("arm", "treatment"), ("repair", 0), ("look", 0), ("attempt", 0))
+"""What tells the measurements of an experiment from one another, and what is meant where a line leaves it out."""
+
+
 def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[FinishedExperiment]:
     """Return the experiments in the order of ending, where they say it, else by number.
 
@@ -199,18 +203,18 @@ def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[Fin
     """
     seen: dict[int, int] = {}
     for row, one in zip(source.log.rows, finished, strict=True):
-        number = one.experiment.number
+        number = one.experiment["number"]
         if number < 0:
             raise source.wrong(row, f"experiments are numbered from 0, and this is {number}")
         if number in seen:
             raise source.wrong(row, f"experiment {number} stands in line {seen[number]} already")
         seen[number] = row.line
-        places = [(m.arm, m.repair, m.look, m.attempt) for m in one.measurements]
-        looks = [(look.arm, look.look) for look in one.looks]
+        places = [tuple(m.get(name, known) for name, known in _PLACE) for m in one.measurements]
+        looks = [(look["arm"], look["look"]) for look in one.looks]
         if len(set(places)) < len(places) or len(set(looks)) < len(looks):
             raise source.wrong(row, f"a measurement of experiment {number} stands there twice")
-    in_order = all(one.experiment.sequence is not None for one in finished)
-    return sorted(finished, key=lambda one: one.experiment.sequence or 0 if in_order else one.experiment.number)
+    said = all(one.experiment.get("sequence") is not None for one in finished)
+    return sorted(finished, key=lambda one: int(one.experiment["sequence" if said else "number"]))
 
 
 # ---- Checking what a line says
@@ -308,7 +312,7 @@ def _from_results(source: _Source) -> list[FinishedExperiment]:
         kept: dict[str, Any] = {"unmeasured": [*_COSTS, "started", "ended"]}
         if row.value is None and memory:
             kept["memory_gb"] = memory
-        experiment.details = {IMPORTED: kept}
+        experiment["details"] = {IMPORTED: kept}
         secondary = {"peak_vram_mb": memory * 1024} if memory else {}
         finished.append(FinishedExperiment(experiment, _measured(row, secondary, experiment)))
     return finished
@@ -329,32 +333,31 @@ def _memory_gb(source: _Source, row: LogRow) -> float:
 
 def _experiment(
     source: _Source, row: LogRow, number: int, commit: str, before: Sequence[FinishedExperiment]
-) -> Experiment:
+) -> dict[str, Any]:
     """Return an experiment of a log that says little more than what was kept."""
     kept = row.outcome is Outcome.KEPT
-    parent = next((one.experiment for one in reversed(before) if one.experiment.outcome == Outcome.KEPT.value), None)
-    return Experiment(
-        run_id=source.run_id,
-        session_id=0,
-        number=number,
-        parent_number=None if parent is None else parent.number,
-        parent_commit="" if parent is None else parent.kept_commit or "",
-        hypothesis=row.description,
-        origin=source.origin,
-        kept_commit=(commit or None) if kept else None,
-        candidate_commit=None if kept else commit or None,
-        outcome=row.outcome.value,
-        value=row.value,
-        started=source.written,
-        ended=source.written,
-    )
+    parent = next((one.experiment for one in reversed(before) if one.experiment["outcome"] == Outcome.KEPT.value), None)
+    return {
+        "run_id": source.run_id,
+        "number": number,
+        "parent_number": None if parent is None else parent["number"],
+        "parent_commit": "" if parent is None else parent.get("kept_commit") or "",
+        "hypothesis": row.description,
+        "origin": source.origin,
+        "kept_commit": (commit or None) if kept else None,
+        "candidate_commit": None if kept else commit or None,
+        "outcome": row.outcome.value,
+        "value": row.value,
+        "started": source.written,
+        "ended": source.written,
+    }
 
 
-def _measured(row: LogRow, secondary: Mapping[str, float], experiment: Experiment) -> tuple[MeasurementRow, ...]:
+def _measured(row: LogRow, secondary: Mapping[str, float], experiment: Columns) -> tuple[Columns, ...]:
     """Return the one measurement that a value stands for."""
     if row.value is None:
         return ()
-    return (MeasurementRow(experiment_id=0, value=row.value, secondary=dict(secondary), started=experiment.started),)
+    return ({"value": row.value, "secondary": dict(secondary), "started": experiment["started"]},)
 
 
 def _from_pi(source: _Source) -> list[FinishedExperiment]:
@@ -372,27 +375,26 @@ def _from_pi(source: _Source) -> list[FinishedExperiment]:
             raise source.wrong(row, "asi is no object")
         _take_notes(source, row, experiment, notes)
         moment = _moment(source, row)
-        experiment.started = experiment.ended = moment or source.written
+        experiment["started"] = experiment["ended"] = moment or source.written
         kept: dict[str, Any] = {"unmeasured": [*_COSTS, "started", *(() if moment else ("ended",))]}
         if row.value is None and metrics["secondary"]:
             kept["metrics"] = metrics["secondary"]
-        experiment.details = {**experiment.details, IMPORTED: kept}
+        experiment["details"] = {**experiment["details"], IMPORTED: kept}
         finished.append(FinishedExperiment(experiment, _measured(row, metrics["secondary"], experiment)))
     return finished
 
 
-def _take_notes(source: _Source, row: LogRow, experiment: Experiment, notes: Mapping[str, Any]) -> None:
+def _take_notes(source: _Source, row: LogRow, experiment: dict[str, Any], notes: Mapping[str, Any]) -> None:
     """Take over what pi's log says beside the value: our own words where they agree with the status, else as notes."""
     ours = {name: notes[name] for name in PI_VERDICT if name in notes}
     if PI_STATUS.get(str(ours.get("outcome")), "discard") == row.record.get("status") and "outcome" in ours:
         try:
-            experiment.outcome = Outcome(ours.pop("outcome")).value
+            experiment["outcome"] = Outcome(ours.pop("outcome")).value
         except ValueError as error:
             raise source.wrong(row, f"asi.outcome is {notes['outcome']!r}, which is no outcome") from error
-        for name, value in _checked(source, row, _EXPERIMENT, ours).items():
-            setattr(experiment, name, value)
+        experiment.update(_checked(source, row, _EXPERIMENT, ours))
         notes = {name: value for name, value in notes.items() if name not in PI_VERDICT}
-    experiment.details = _checked(source, row, _EXPERIMENT, {"details": notes})["details"]
+    experiment["details"] = _checked(source, row, _EXPERIMENT, {"details": notes})["details"]
 
 
 def _moment(source: _Source, row: LogRow) -> datetime | None:
@@ -420,13 +422,13 @@ def _csv_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
     experiment = _complete(source, row, columns)
     empty = [name for name in (*_COSTS, "started", "ended") if not row.record.get(name)]
     if empty:
-        experiment.details = {IMPORTED: {"unmeasured": empty}}
+        experiment["details"] = {IMPORTED: {"unmeasured": empty}}
     if "values" in row.record:
         values = [_finite(source, row, text) for text in cells.get("values", "").split()]
     else:
         values = [] if row.value is None else [row.value]
     taken = [
-        MeasurementRow(experiment_id=0, value=value, look=look, seed=look, started=experiment.started)
+        {"value": value, "look": look, "seed": look, "started": experiment["started"]}
         for look, value in enumerate(values)
     ]
     return FinishedExperiment(experiment, taken, proposal=_spent(experiment))
@@ -442,7 +444,7 @@ def _finite(source: _Source, row: LogRow, text: str) -> float:
     return value
 
 
-def _complete(source: _Source, row: LogRow, columns: Mapping[str, Any]) -> Experiment:
+def _complete(source: _Source, row: LogRow, columns: Columns) -> dict[str, Any]:
     """Return an experiment of our own format, with what the log was judged to say."""
     if columns.get("number") is None:
         raise source.wrong(row, "the number of the experiment is missing")
@@ -450,27 +452,24 @@ def _complete(source: _Source, row: LogRow, columns: Mapping[str, Any]) -> Exper
     given = {name: value for name, value in columns.items() if value is not None or name not in optional}
     moments = {name: source.past(row, given[name]) for name in ("started", "ended") if given.get(name) is not None}
     given = {"started": moments.get("ended", source.written), **given, **moments}
-    ours = {"run_id": source.run_id, "session_id": 0, "origin": source.origin}
-    return Experiment(**{**given, **ours, "outcome": row.outcome.value, "value": row.value})
+    ours = {"run_id": source.run_id, "origin": source.origin, "outcome": row.outcome.value, "value": row.value}
+    return {"details": {}, **given, **ours}
 
 
-def _spent(experiment: Experiment) -> ProposalRow | None:
+def _spent(experiment: Columns) -> Columns | None:
     """Return the proposal that an experiment's costs are booked on; the ledger sums costs over proposals."""
-    if not experiment.usd and not experiment.tokens:
+    usd, tokens = experiment.get("usd"), experiment.get("tokens")
+    if not usd and not tokens:
         return None
-    return ProposalRow(
-        run_id=experiment.run_id,
-        number=experiment.number,
-        attempt=0,
-        status="accepted",
-        hypothesis=experiment.hypothesis,
-        category=experiment.category,
-        origin=experiment.origin,
-        proposer=experiment.proposer,
-        usd=experiment.usd,
-        tokens_in=experiment.tokens,
-        created=experiment.started,
-    )
+    same = ("run_id", "number", "hypothesis", "category", "origin", "proposer")
+    return {
+        **{name: experiment[name] for name in same if name in experiment},
+        "attempt": 0,
+        "status": "accepted",
+        "usd": usd or 0.0,
+        "tokens_in": tokens or 0,
+        "created": experiment["started"],
+    }
 
 
 def _from_jsonl(source: _Source) -> list[FinishedExperiment]:
@@ -485,32 +484,29 @@ def _from_jsonl(source: _Source) -> list[FinishedExperiment]:
 def _jsonl_experiment(source: _Source, row: LogRow) -> FinishedExperiment:
     record = row.record
     experiment = _complete(source, row, _checked(source, row, _EXPERIMENT, record))
-    experiment.sequence = _checked(source, row, _SEQUENCE, record).get("sequence")
-    measurements, kept_measurements = _children(source, row, MeasurementRow, _MEASUREMENT, "measurements")
-    looks, kept_looks = _children(source, row, LiveLook, _LOOK, "looks")
+    experiment["sequence"] = _checked(source, row, _SEQUENCE, record).get("sequence")
+    measurements, kept_measurements = _children(source, row, _MEASUREMENT, "measurements")
+    looks, kept_looks = _children(source, row, _LOOK, "looks")
     columns = {name: record[name] for name in (*_NOT_OURS, "origin") if name in record}
     columns |= {name: None for name in (*_COSTS, "started", "ended") if name in record and record[name] is None}
     absent = [name for name in (*_NOT_OURS, "origin", "looks", "run") if name not in record]
     kept = {"columns": columns, "measurements": kept_measurements, "looks": kept_looks, "without": absent}
-    experiment.details = {**experiment.details, IMPORTED: {name: value for name, value in kept.items() if value}}
+    experiment["details"] = {**experiment["details"], IMPORTED: {name: value for name, value in kept.items() if value}}
     return FinishedExperiment(experiment, measurements, looks, _spent(experiment))
 
 
-def _children(
-    source: _Source, row: LogRow, table: type[Any], model: type[BaseModel], name: str
-) -> tuple[list[Any], list[dict[str, Any]]]:
+def _children(source: _Source, row: LogRow, model: type[BaseModel], name: str) -> tuple[list[Columns], list[Columns]]:
     """Return the rows that a line has under a key, and the ids that they had in their ledger."""
     found = row.record.get(name, [])
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise source.wrong(row, f"{name} is no list of objects")
-    rows = []
+    rows: list[Columns] = []
     for one in found:
         columns = {key: value for key, value in _checked(source, row, model, one).items() if value is not None}
-        columns["experiment_id"] = 0
         for key in ("started", "at"):
             if key in columns:
                 columns[key] = source.past(row, columns[key])
-        rows.append(table(**columns))
+        rows.append(columns)
     return rows, [{key: one[key] for key in ("id", "experiment_id") if key in one} for one in found]
 
 

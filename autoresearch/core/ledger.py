@@ -376,8 +376,8 @@ Columns = Mapping[str, Any]
 class FinishedExperiment:
     """An experiment that ended elsewhere, with what belongs to it: column -> value, what is left out has its default.
 
-    Ids, and the number in the order of ending, are given when it is inserted. These are no rows because making one takes
-    a millisecond, and a log may have tens of thousands.
+    Ids, and the number in the order of ending, are given when it is inserted. These are no rows, because making one
+    takes most of a millisecond and a log may have tens of thousands.
 
     Attributes:
         experiment: It, with its outcome.

@@ -63,7 +63,7 @@ _KNOWN_COLUMNS = frozenset(
 """Columns of the two tables that never hold the metric."""
 
 _SQLITE = b"SQLite format 3\x00"
-_LARGEST = 64 * 1024 * 1024  # bytes; logs have kilobytes, and a wrong file should not fill the memory
+_LARGEST = 256 * 1024 * 1024  # bytes; logs have kilobytes, and a wrong file should not fill the memory
 
 _LARGEST_VALUE = 1e100
 """Squares of larger values come near the end of double precision."""
