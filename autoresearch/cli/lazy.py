@@ -42,6 +42,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "calibrate": BuiltIn("calibrate:calibrate", "Measure the noise, and what it hides."),
     "compare": BuiltIn("compare:compare", "Let proposers or policies compete, and say which gains more."),
     "report": BuiltIn("report:report", "Write a run as one file to look at: HTML or Markdown."),
+    "dashboard": BuiltIn("dashboard:dashboard", "Show runs in a browser while they go on."),
     "export": BuiltIn("export:export", "Write the experiments, or the kept steps as a branch."),
     "import": BuiltIn("import_:import_", "Read the log of a finished run, of any tool, to look at."),
     "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),

@@ -264,8 +264,7 @@ class RunReader:
         """
         ledger, run = self._ledger, self._ledger.run(self._run_id)
         policy, metric = self._policy or policy_of(run), memory.metric_from_json(run.metric)
-        totals = ledger.totals(run.id)
-        history = self._read(run, totals.kept)
+        history, totals = self._read(run)
         in_flight = ledger.in_flight(run.id)
         tested = live_tests.looks_of(ledger.live_looks(in_flight.id)) if in_flight is not None else ()
         live = bool(tested) or any(history.looks.values())
@@ -289,15 +288,15 @@ class RunReader:
             policy=policy,
         )
 
-    def _read(self, run: Run, kept: int) -> History:
-        """Return the history with its news; all of it anew where something else changed than is ever added."""
+    def _read(self, run: Run) -> tuple[History, Totals]:
+        """Return the history with its news, and the totals; all anew where more changed than is ever added."""
         judged = len(self._ledger.fresh(run.id, Split.SEARCH.value))
-        history = self._history.refresh()
-        known = sum(row.outcome == Outcome.KEPT.value and row.number > 0 for row in history.experiments)
+        history, totals = self._history.refresh(), self._ledger.totals(run.id)
+        kept = sum(row.outcome == Outcome.KEPT.value and row.number > 0 for row in history.experiments)
         # A kept step may have been taken back, and a calibration moves what was believed of everything.
-        if judged != self._judged or known != kept:
+        if judged != self._judged or kept > totals.kept:
             self._history, self._judged, self._known = History(self._ledger, run.id).refresh(), judged, (None, {})
-        return self._history
+        return self._history, totals
 
     def _standings(self, policy: Policy | None, metric: Metric, *, live: bool) -> tuple[Standing, ...]:
         """Return what was believed along the way; points that nothing new can change are remembered."""

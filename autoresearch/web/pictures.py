@@ -613,3 +613,55 @@ def split_bar(control: int, treatment: int) -> Markup:
     ]
     words = f"control {control:,}, treatment {treatment:,}"
     return picture(frame, "Split of people between the arms", words, parts, "small")
+
+
+# ---- Curves of measurements
+
+_CURVES = ("first", "second")
+
+
+def curves(named: Sequence[tuple[str, Sequence[tuple[float, float]]]], frame: Frame = SMALL) -> Markup | None:
+    """Return up to two curves over the share of the budget, each named at its end; None where nothing can be drawn.
+
+    The scale shows the later part of the curves: the first points of a training lie so far off that they would press
+    everything else into a line.
+    """
+    known = [(name, [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]) for name, points in named]
+    known = [(name, points) for name, points in known if len(points) > 1]
+    if not known:
+        return None
+    last = max(points[-1][0] for _, points in known)
+    settled = [y for _, points in known for x, y in points if x >= 0.15 * last] or [y for _, ys in known for _, y in ys]
+    low, high = min(settled), max(settled)
+    margin = 0.08 * (high - low) or abs(high) * 0.01 or 1.0
+    canvas = _Canvas(frame, Scale(0.0, 1.0, *frame.across), Scale(low - margin, high + margin, *frame.down))
+    parts = [*_curve_axes(canvas)]
+    for (name, points), kind in zip(known, _CURVES, strict=False):
+        spots = [(canvas.x(min(max(x, 0.0), 1.0)), canvas.y(y)) for x, y in points]
+        parts += [path(along(spots), f"curve {kind}", f"{name}: {number(points[-1][1])} at {points[-1][0]:.0%}")]
+    parts += _curve_legend([name for name, _ in known], canvas)
+    said = "; ".join(f"{name} at {number(points[-1][1])} after {points[-1][0]:.0%}" for name, points in known)
+    return picture(frame, "Curve of the measurement", said, parts, "small")
+
+
+def _curve_axes(canvas: _Canvas) -> Iterator[Markup]:
+    frame = canvas.frame
+    left, right = frame.across
+    marks = ticks(canvas.y.low, canvas.y.high, 4)
+    for value in marks:
+        y = canvas.y(value)
+        yield line(left, y, right, y, "grid")
+        yield text(left - 8, y + 4, _plain(value, _digits(marks)), anchor="end", kind="quiet")
+    floor = frame.down[0]
+    yield line(left, floor, right, floor, "axis")
+    for share in (0.0, 0.5, 1.0):
+        yield text(canvas.x(share), floor + 17, f"{share:.0%}", anchor="middle", kind="quiet")
+    yield text(right, floor + 34, "share of the budget", anchor="end", kind="quiet")
+
+
+def _curve_legend(names: Sequence[str], canvas: _Canvas) -> Iterator[Markup]:
+    x = 4.0
+    for name, kind in zip(names, _CURVES, strict=False):
+        yield line(x, 12, x + 18, 12, f"curve {kind}")
+        yield text(x + 24, 16, name)
+        x += 40.0 + GLYPH * canvas.frame.font * len(name)

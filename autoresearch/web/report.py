@@ -188,9 +188,9 @@ def page_of(view: RunView, *, now: datetime, points: Points, sections: Sequence[
     )
     return Page(
         title=clean(f"{view.run.adapter}: run {view.run.id}"),
-        headline=(live_headline if view.live else headline)(view.status, view.metric),
-        state=_state(view, now),
-        tiles=_tiles(view),
+        headline=headline_of(view),
+        state=state_of(view, f"this report shows what had ended by {now:%Y-%m-%d %H:%M} UTC"),
+        tiles=tiles_of(view),
         wide=wide,
         narrow=narrow,
         drawn=_LIVE_LINE if view.live else _MEASURED_LINE,
@@ -227,7 +227,7 @@ _LIVE_LINE = (
 
 def as_html(page: Page) -> str:
     """Return the report as one HTML file that needs nothing besides."""
-    return _environment().get_template("report.html.j2").render(page=page)
+    return environment().get_template("report.html.j2").render(page=page)
 
 
 def as_markdown(page: Page) -> str:
@@ -237,7 +237,8 @@ def as_markdown(page: Page) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what writes HTML: everything is escaped, and cleaned first."""
     return Environment(
         loader=PackageLoader("autoresearch.web"),
         autoescape=True,
@@ -255,7 +256,7 @@ def _finally(value: object) -> object:
 
 @cache
 def _plain_environment() -> Environment:
-    made = _environment().overlay(autoescape=False)
+    made = environment().overlay(autoescape=False)
     made.filters["md"] = escaped_markdown
     made.filters["fenced"] = fenced
     return made
@@ -287,14 +288,19 @@ def fenced(words: str, language: str = "") -> str:
 # ---- The head
 
 
-def _state(view: RunView, now: datetime) -> str:
-    """Return in a sentence or two what the run is doing, and of when this report is."""
-    at, state = f"{now:%Y-%m-%d %H:%M} UTC", view.status.state
+def headline_of(view: RunView) -> str:
+    """Return believed gain beside confirmed gain."""
+    return (live_headline if view.live else headline)(view.status, view.metric)
+
+
+def state_of(view: RunView, shown: str = "") -> str:
+    """Return in a sentence or two what the run is doing; `shown` says of when that is, where it may be old."""
+    state, end = view.status.state, f"; {shown}." if shown else "."
     if state == "running":
         doing = "the baseline" if view.in_flight is None or view.in_flight.number == 0 else _doing(view.in_flight)
-        said = f"The run is at work on {doing}; this report shows what had ended by {at}."
+        said = f"The run is at work on {doing}{end}"
     elif state == "paused":
-        said = f"The run is paused; this report shows what had ended by {at}."
+        said = f"The run is paused{end}"
     elif state == "killed":
         said = "The run ended without a word: its process was killed or the machine went down. Nothing that had ended "
         said += "is lost, and autoresearch run goes on where it stopped."
@@ -311,7 +317,7 @@ def _doing(row: Experiment) -> str:
     return f"experiment {row.number} ({crop(row.hypothesis, 100).rstrip('.')})"
 
 
-def _tiles(view: RunView) -> tuple[tuple[str, str, str], ...]:
+def tiles_of(view: RunView) -> tuple[tuple[str, str, str], ...]:
     """Return the figures at the top as (name, figure, words below)."""
     status, unit = view.status, clean(view.metric.unit)
     way = f"{number(status.baseline)} → {number(status.incumbent)}" if status.incumbent is not None else "no value yet"
@@ -367,7 +373,7 @@ def _ends(row: Experiment) -> list[float]:
 
 
 def _change(row: Experiment, view: RunView, reach: float, diff: str, cut: str) -> Kept:
-    shown, interval = _effect(row.effect, view), _interval(row, view)
+    shown, interval = effect_of(row.effect, view), interval_of(row, view)
     bar = None
     if row.effect is not None:
         words = f"effect {shown}{f', interval {interval}' if interval else ''}"
@@ -386,17 +392,18 @@ def _change(row: Experiment, view: RunView, reach: float, diff: str, cut: str) -
     )
 
 
-def _effect(value: float | None, view: RunView) -> str:
+def effect_of(value: float | None, view: RunView) -> str:
     """Return an effect: in the metric's unit for values, a lift in percent for proportions and means."""
     if value is None or view.metric.kind is MetricKind.VALUE:
         return effect(value)
     return f"{value:+.1%}"
 
 
-def _interval(row: Experiment, view: RunView) -> str:
+def interval_of(row: Experiment, view: RunView) -> str:
+    """Return the interval of an effect; empty where there is none."""
     if row.effect_low is None or row.effect_high is None:
         return ""
-    return f"{_effect(row.effect_low, view)} to {_effect(row.effect_high, view)}"
+    return f"{effect_of(row.effect_low, view)} to {effect_of(row.effect_high, view)}"
 
 
 def _evidence(row: Experiment, view: RunView) -> tuple[str, ...]:
@@ -512,7 +519,7 @@ def _category(name: str, rows: Sequence[Experiment], view: RunView) -> Category:
 
 
 def _failure(row: Experiment, view: RunView) -> str:
-    why = _effect(row.effect, view) if row.effect is not None else crop(row.reason, 80)
+    why = effect_of(row.effect, view) if row.effect is not None else crop(row.reason, 80)
     return f"#{row.number} {crop(row.hypothesis, 110)} ({row.outcome}{f', {why}' if why else ''})"
 
 
@@ -587,17 +594,18 @@ def _rows(view: RunView, detailed: frozenset[int]) -> tuple[tuple[Row, ...], str
             f"{len(chosen):,} of {len(view.experiments):,} rows: the kept ones and the latest. "
             "All of them: autoresearch export --format csv"
         )
-    return tuple(_row(row, view, detailed) for row in chosen), note
+    return tuple(row_of(row, view, detailed) for row in chosen), note
 
 
-def _row(row: Experiment, view: RunView, detailed: frozenset[int]) -> Row:
+def row_of(row: Experiment, view: RunView, detailed: frozenset[int] = frozenset()) -> Row:
+    """Return an experiment as a line of the table; `detailed` are the numbers that are shown in full elsewhere."""
     outcome = "baseline" if row.number == 0 else row.outcome or "in progress"
     return Row(
         number=row.number,
         outcome=outcome,
         sign=SIGNS.get(outcome, ""),
         value=number(row.value),
-        effect=_effect(row.effect, view),
+        effect=effect_of(row.effect, view),
         sure=probability(row.p_better) if row.e_win is None else f"e {row.e_win:.2g}",
         category=crop(row.category, 40),
         hypothesis=crop(row.hypothesis, _HYPOTHESIS),
