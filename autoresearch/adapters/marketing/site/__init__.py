@@ -6,6 +6,7 @@ robots.py       who is not a person
 visitors.py     what a request's headers say about who asks
 views.py        the fast path: one page view, exposure written first
 ingest.py       POST /events and webhooks: other people's events
+patience.py     how long a connection may keep us waiting
 app.py          the application: everything else, and the switchboard
 selftest.py     does a cache between us and the visitors mix arms?
 server.py       workers, the campaign's lock, restarts
@@ -22,6 +23,7 @@ def require_extra() -> None:
     """Raise `EnvironmentNotReadyError` with the install command unless everything a server needs is installed."""
     try:
         import crawleruseragents  # noqa: F401
+        import httptools  # noqa: F401
         import orjson  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401

@@ -64,6 +64,7 @@ class Server:
         workers: Processes; one per core is right.
         public_url: Where visitors reach the site, for the self-test; empty: where it listens.
         simulated: See `SiteSettings.simulated`.
+        request_seconds: Time for one request to be whole; who takes longer is cut off, see patience.py.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class Server:
         workers: int = 2,
         public_url: str = "",
         simulated: bool = False,
+        request_seconds: float = 20.0,
     ) -> None:
         require_extra()
         self.folder = folder
         self._host, self._port, self._workers = host, port, workers
         self._simulated = simulated
+        self._request_seconds = request_seconds
         self._pages, self._settings = campaign_settings(folder)
         self._public_url = public_url or self._settings.base_url
         self._live = LiveFolder.of(folder)
@@ -172,7 +175,9 @@ class Server:
         # Spawned, not forked: a fork would inherit the lock, and with it the right to serve.
         context = multiprocessing.get_context("spawn")
         process = context.Process(
-            target=work, args=(self.folder, self._socket, self._simulated, os.getpid()), daemon=True
+            target=work,
+            args=(self.folder, self._socket, self._simulated, os.getpid(), self._request_seconds),
+            daemon=True,
         )
         process.start()
         return process
@@ -227,15 +232,18 @@ def is_serving(folder: Path) -> bool:
     return False
 
 
-def work(folder: Path, listening: socket.socket, simulated: bool, parent: int) -> None:
+def work(folder: Path, listening: socket.socket, simulated: bool, parent: int, request_seconds: float) -> None:
     """Serve until told to stop; the body of a worker process."""
     import uvicorn
+
+    from autoresearch.adapters.marketing.site.patience import Connection, PatientServer
 
     # Ctrl-C goes to the whole group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     site = build_site(folder, simulated=simulated)
     config = uvicorn.Config(
         site,
+        http=Connection,
         access_log=False,  # an address in a log is a person in a log
         lifespan="off",
         log_level="warning",
@@ -243,7 +251,7 @@ def work(folder: Path, listening: socket.socket, simulated: bool, parent: int) -
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(_STOP_SECONDS) // 2,
     )
-    server = uvicorn.Server(config)
+    server = PatientServer(config, request_seconds)
     over = threading.Event()
     keeper = threading.Thread(target=_keep, args=(site, server, parent, over), daemon=True)
     keeper.start()
