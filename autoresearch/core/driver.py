@@ -111,7 +111,7 @@ class RunResult:
 
 
 def run(
-    adapter: str | Adapter | None = None,
+    adapter: str | Adapter | LiveAdapter | None = None,
     *,
     workspace: str | Path | None = None,
     proposer: str | Proposer | None = None,
@@ -280,7 +280,7 @@ class _Driver:
 
     def begin(
         self,
-        adapter: Adapter | None,
+        adapter: Adapter | LiveAdapter | None,
         policy: Policy | None,
         proposer: Proposer | None,
         limits: Limits,
@@ -297,7 +297,9 @@ class _Driver:
         self.begun = True
         self._begin_session(limits)
 
-    def _prepare(self, adapter: Adapter | None, policy: Policy | None, proposer: Proposer | None, *, new: bool) -> None:
+    def _prepare(
+        self, adapter: Adapter | LiveAdapter | None, policy: Policy | None, proposer: Proposer | None, *, new: bool
+    ) -> None:
         """Make everything ready, and open or create the run."""
         name, distribution, version = self._open_adapter(adapter)
         earlier = None if new else self.ledger.latest_run(name)
@@ -365,7 +367,7 @@ class _Driver:
                 "Leave --baseline-runs out, or take --policy greedy."
             )
 
-    def _open_adapter(self, given: Adapter | None) -> tuple[str, str, str]:
+    def _open_adapter(self, given: Adapter | LiveAdapter | None) -> tuple[str, str, str]:
         """Create the adapter; return its name, distribution and version."""
         if given is None:
             if self.settings.adapter is None:
@@ -538,7 +540,7 @@ class _Driver:
         """Begin a session: with a fresh budget, or with the rest of one that was cut off."""
         sessions = self.ledger.sessions(self.run.id)
         last = sessions[-1] if sessions else None
-        first, limits, same = max(1, self._next_number()), self.settings.limits, _one_budget(sessions)
+        first, limits, same = self._free_number(), self.settings.limits, _one_budget(sessions)
         self.seconds_before = sum(_session_seconds(row, self.ledger) for row in same)
         if last is not None and same:
             first, limits = last.first_number, Limits(**last.limits)
@@ -778,9 +780,12 @@ class _Driver:
         )
 
     def _next_number(self) -> int:
-        """Return the number to go on with; in lanes, where several are in flight, the first that is free."""
-        known = [*self.history.experiments, *(self.ledger.unfinished(self.run.id) if self.lanes else ())]
-        return max((row.number for row in known), default=-1) + 1
+        return max((row.number for row in self.history.experiments), default=-1) + 1
+
+    def _free_number(self) -> int:
+        """Return the first number that no experiment of a lane has; without lanes it is the next."""
+        in_lanes = [row.number + 1 for row in self.ledger.unfinished(self.run.id) if row.lane]
+        return max(self._next_number(), *in_lanes, 1)
 
     def _baseline_done(self) -> bool:
         return bool(self.history.experiments)

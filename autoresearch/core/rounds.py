@@ -98,14 +98,16 @@ class Rounds:
             RunStoppedError: If a person ends it while tests go on.
         """
         self._take_up()
+        self._judge()  # what a kill left between its looks and its verdict, before anything builds on the incumbent
         while True:
             reason = self.person.over()
             if reason is not None:
                 return self._left(reason)
+            finished = len(self.services.history.experiments)
             why_none = self._fill()
             self._hear_answers()
             self._begin()
-            if not self._at and why_none is not None:
+            if not self._at and why_none is not None and len(self.services.history.experiments) == finished:
                 return why_none
             self._look()
             self._judge()
@@ -297,15 +299,13 @@ class Rounds:
     def _judge(self) -> None:
         """Judge the tests whose treatments were all looked at."""
         for name, rows in self._tests().items():
-            if name not in self._due or any(self._at[row.number] != "decide" for row in rows):
+            if any(self._at[row.number] != "decide" for row in rows):
                 continue
             for number, ruling in self._rulings(name, rows).items():
                 self._rule(number, ruling)
             left = self._open(name)
-            if left:
+            if self._due.pop(name, None) is not None and left:
                 self._due[name] = self.clock() + self._wait(left)
-            else:
-                del self._due[name]
 
     def _rulings(self, name: str, rows: Sequence[Experiment]) -> dict[int, Ruling]:
         """Return what becomes of the treatments of one test, the winner first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import sqlite3
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from autoresearch.core.ledger import Experiment, Ledger
 from autoresearch.core.store import Store
 from tests.core.fakes import make_workspace
-from tests.core.killed_run import killed_run
+from tests.core.killed_run import killed_lanes, killed_run
+from tests.core.town import COPY, make_town, rates_of
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.core.killed_run"])
@@ -26,7 +28,10 @@ ENDING = 4
 
 
 def in_process(root: Path, kill_at: int | None, experiments: int = 6) -> int:
-    process = CONTEXT.Process(target=killed_run, args=(str(root), kill_at, experiments))
+    return ended(CONTEXT.Process(target=killed_run, args=(str(root), kill_at, experiments)))
+
+
+def ended(process: multiprocessing.process.BaseProcess) -> int:
     process.start()
     process.join(120)
     assert process.exitcode is not None, "the run hangs"
@@ -143,3 +148,74 @@ def test_forty_kills_over_sixty_experiments_change_no_outcome(tmp_path: Path) ->
     with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
         again = ledger.experiments(ledger.runs()[-1].id)
     assert [(row.fingerprint, row.value) for row in again] == [(row.fingerprint, row.value) for row in rows]
+
+
+PAGES = {"a": 0.05, "b": 0.05, "c": 0.05}
+
+EXPECTED_IN_LANES = ["kept", "kept", "inconclusive", "inconclusive", "inconclusive", "kept"]
+"""The baseline; two treatments of lane a and two of b, one of c. Then comes the winner of b once more, or twice where a
+kill let it be tried again before c was kept."""
+
+
+def lanes_in_process(root: Path, kill_at: int | None) -> int:
+    return ended(CONTEXT.Process(target=killed_lanes, args=(str(root), kill_at)))
+
+
+def check_lanes(root: Path) -> None:
+    """Ledger, refs and what people see agree: one row and at most one commit for each experiment, nothing twice."""
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        (run,) = ledger.runs()
+        rows, looks = ledger.experiments(run.id), ledger.live_looks_of(range(100))
+        proposed = [row.number for row in ledger.proposals(run.id)]
+    first, again = rows[:6], rows[6:]
+    assert [row.outcome for row in first] == EXPECTED_IN_LANES
+    assert [(row.lane, row.family) for row in first[1:]] == [("a", 2), ("a", 2), ("b", 2), ("b", 2), ("c", 1)]
+    assert [(row.outcome, row.details["again"]) for row in again] in (
+        [("kept", 3)],
+        [("inconclusive", 3), ("kept", 6)],
+    )
+    assert proposed == [row.number for row in rows] == list(range(len(rows))), "nothing is proposed twice"
+    assert all(len(found) == len({(row.look, row.arm) for row in found}) for found in looks.values())
+    kept = sorted((row for row in rows if row.outcome == "kept"), key=lambda row: row.sequence or 0)
+    assert [row.number for row in kept] == [0, 1, 5, rows[-1].number]
+    history = git(root, "rev-list", f"autoresearch/{run.id}").split()
+    assert history == [row.kept_commit for row in reversed(kept)]
+    rejected = git(root, "for-each-ref", "--format=%(refname)", f"refs/autoresearch/{run.id}/0*").split()
+    assert [int(name[-4:]) for name in rejected] == [row.number for row in rows if row.outcome != "kept"]
+    standing = rates_of(Store.open(root).read(history[0], (COPY,)))
+    assert standing == {"a": 0.2, "b": 0.3, "c": 0.2}
+    assert (root / "everybody.txt").read_text().splitlines()[-1] == str(standing)
+    finished = Counter((root / "finished.txt").read_text().splitlines())
+    assert sorted(finished) == [f"{row.number:04d} {row.outcome}" for row in rows[1:]]
+    assert sum(finished.values()) <= len(finished) + 1, "only what was in flight is finished twice"
+    with sqlite3.connect(root / ".autoresearch" / "checkpoints.db") as checkpoints:
+        assert checkpoints.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+
+
+def kill_lanes_and_resume(root: Path, kill_at: int) -> None:
+    make_town(root, PAGES)
+    assert lanes_in_process(root, kill_at) == -9, f"step {kill_at} was not reached"
+    assert lanes_in_process(root, None) == 0, f"no resume after a kill at step {kill_at}"
+    try:
+        check_lanes(root)
+    except AssertionError as error:
+        raise AssertionError(f"after a kill at step {kill_at}: {error}") from error
+
+
+def test_a_kill_among_several_lanes_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """SIGKILL at any step of five treatments in three lanes: one winner is kept, one tried again, one put on top."""
+    root = make_town(tmp_path / "whole", PAGES)
+    assert lanes_in_process(root, None) == 0
+    check_lanes(root)
+    steps = int((root / "steps.txt").read_text())
+    for kill_at in random.Random().sample(range(steps - ENDING), 3):
+        kill_lanes_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_step_of_several_lanes_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """The same at every single step."""
+    root = make_town(tmp_path / "whole", PAGES)
+    assert lanes_in_process(root, None) == 0
+    for kill_at in range(int((root / "steps.txt").read_text()) - ENDING):
+        kill_lanes_and_resume(tmp_path / f"killed-{kill_at}", kill_at)
