@@ -8,13 +8,13 @@ a_project() {
     git -C "$1" -c user.name=someone -c user.email=someone@example.com commit --quiet -m "As found"
 }
 
-# a_run FOLDER: such a checkout with a run of three experiments, two of them kept.
+# a_run FOLDER: such a checkout with a run of one experiment, which was kept.
 a_run() {
     a_project "$1"
     (
         cd "$1"
         command autoresearch run --adapter command --edit 'src/*.py' --measure 'python bench.py --seed {seed} --data {split}' \
-            --metric latency_ms --unit ms --minimize --proposer search --no-confirm --quiet -n 3
+            --metric latency_ms --unit ms --minimize --proposer search --no-confirm --quiet -n 1
     )
 }
 
