@@ -36,12 +36,17 @@ def rollback(
         found = roll_back(place.layout, place.ledger, place.run, number, adapter, reason)
         where = suffix(place.layout)
     if json:
-        about = {"run": found.run, "numbers": list(found.numbers), "ended": found.ended, "incumbent": found.incumbent}
+        about = {
+            "run": found.run,
+            "numbers": list(found.numbers),
+            "ended": list(found.ended),
+            "incumbent": found.incumbent,
+        }
         typer.echo(as_json(about))
         return
     many = "experiment" if len(found.numbers) == 1 else "experiments"
     now = "the baseline" if found.incumbent == 0 else f"experiment {found.incumbent}"
     typer.echo(f"Took back {many} {', '.join(map(str, found.numbers))}; the incumbent is {now} again.")
-    if found.ended is not None:
-        typer.echo(f"Experiment {found.ended} was compared with what is gone, and ended as inconclusive.")
+    for ended in found.ended:
+        typer.echo(f"Experiment {ended} was compared with what is gone, and ended as inconclusive.")
     typer.echo(f"To go on from here: autoresearch run{where}")

@@ -452,6 +452,20 @@ class Prepares(Protocol):
 
 
 @runtime_checkable
+class CopiesCheckout(Protocol):
+    """Can lay out a checkout once more, so that several runs begin alike (`autoresearch compare`)."""
+
+    def copy_checkout(self, checkout: Path, folder: Path) -> None:
+        """Copy everything of the checkout that a measurement needs; in a folder that is a checkout already, compare.
+
+        Raises:
+            UsageError: If `checkout` is none, or `folder` is one in which something differs (names it).
+            EnvironmentNotReadyError: If something cannot be read or written.
+        """
+        ...
+
+
+@runtime_checkable
 class OffersKnobs(Protocol):
     """Declares knobs for the offline search: choices and ranges that the artifact's text does not show."""
 
@@ -580,7 +594,8 @@ class RollsBack(Protocol):
         Args:
             workspace: Where the run lives.
             artifact: Folder with the former incumbent.
-            ended: Id of a test in flight that ends without a verdict; None where there is none.
+            ended: Id of a test in flight that ends without a verdict; None where there is none. With several tests in
+                flight it is called for each.
         """
         ...
 

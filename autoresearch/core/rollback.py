@@ -21,14 +21,14 @@ class RolledBack:
 
     Attributes:
         run: Id of the run.
-        numbers: Experiments that are no longer kept, in order.
-        ended: The experiment in flight that stood on them and ended with them; None where there was none.
+        numbers: Experiments that are no longer kept, in the order in which they were kept.
+        ended: The experiments in flight that stood on them and ended with them.
         incumbent: Number of the experiment that is the incumbent now; 0 is the baseline.
     """
 
     run: str
     numbers: tuple[int, ...]
-    ended: int | None
+    ended: tuple[int, ...]
     incumbent: int
 
 
@@ -52,27 +52,26 @@ def roll_back(
         UsageError: If nothing was kept, or that experiment is not kept.
     """
     rows = ledger.experiments(run.id)
-    kept = [row for row in rows if row.outcome == Outcome.KEPT.value and row.number > 0]
-    first = _first(kept, number, run)
-    gone = [row for row in kept if row.number >= first.number]
-    flying = next((row for row in rows if row.outcome is None and row.number > 0), None)
+    # In lanes an experiment may be kept after one that began later, and on more than what it was compared with.
+    steps = sorted((row for row in rows if row.outcome == Outcome.KEPT.value), key=lambda row: row.sequence or 0)
+    first = steps.index(_first([row for row in steps if row.number > 0], number, run))
+    gone, back_to = steps[first:], steps[first - 1].kept_commit or ""
+    flying = [row for row in rows if row.outcome is None and row.number > 0]
     store = Store.open(layout.root)
     for row in gone:
         store.reject(run.id, row.number, row.kept_commit or "")
-    store.keep(run.id, first.parent_commit, parent=gone[-1].kept_commit or "")
-    _show(layout, store, run, adapter, first.parent_commit, flying)
-    if flying is not None:
+    store.keep(run.id, back_to, parent=gone[-1].kept_commit or "")
+    _show(layout, store, run, adapter, back_to, flying)
+    for row in flying:
         # What it was compared with is not the incumbent any more.
         why_ended = "The incumbent that it was compared with was rolled back."
-        ledger.finish_experiment(flying.id, outcome=Outcome.INCONCLUSIVE.value, reason=why_ended)
+        ledger.finish_experiment(row.id, outcome=Outcome.INCONCLUSIVE.value, reason=why_ended)
     for row in reversed(gone):
         ledger.take_back(row.id, f"{why} It was kept before: {row.reason}")
     shutil.rmtree(layout.incumbent, ignore_errors=True)  # outputs of an incumbent that is none any more
     incumbent = memory.incumbent_of(ledger.experiments(run.id))
     assert incumbent is not None, "the baseline cannot be taken back"
-    return RolledBack(
-        run.id, tuple(row.number for row in gone), None if flying is None else flying.number, incumbent.number
-    )
+    return RolledBack(run.id, tuple(row.number for row in gone), tuple(row.number for row in flying), incumbent.number)
 
 
 def _first(kept: list[Experiment], number: int | None, run: Run) -> Experiment:
@@ -90,12 +89,13 @@ def _first(kept: list[Experiment], number: int | None, run: Run) -> Experiment:
 
 
 def _show(
-    layout: Layout, store: Store, run: Run, adapter: Adapter | LiveAdapter, commit: str, flying: Experiment | None
+    layout: Layout, store: Store, run: Run, adapter: Adapter | LiveAdapter, commit: str, flying: list[Experiment]
 ) -> None:
-    """Have a live adapter end the test in flight and show the former incumbent to everybody."""
+    """Have a live adapter end every test in flight and show the former incumbent to everybody."""
     if not isinstance(adapter, RollsBack):
         return
     workspace = Workspace(layout.root, dict(run.options))
     with tempfile.TemporaryDirectory(prefix="autoresearch-") as name:
         store.read(commit, adapter.scope.editable).write(Path(name))
-        adapter.roll_back(workspace, Path(name), None if flying is None else live.test_id(flying))
+        for ended in [live.test_id(row) for row in flying] or [None]:
+            adapter.roll_back(workspace, Path(name), ended)

@@ -33,7 +33,7 @@ def test_a_kept_step_goes_with_all_that_was_built_on_it(root: Path) -> None:
     """The incumbent before it is the incumbent again; rows say why, refs keep the candidates, the branch agrees."""
     commits = [row.kept_commit for row in experiments(root)]
     found = back(root, 3)
-    assert (found.numbers, found.incumbent, found.ended) == ((3, 4), 1, None)
+    assert (found.numbers, found.incumbent, found.ended) == ((3, 4), 1, ())
     rows = experiments(root)
     assert [row.outcome for row in rows] == ["kept", "kept", "reverted", "reverted", "reverted"]
     assert rows[4].reason.startswith("Rolled back by a test. It was kept before:") and rows[4].kept_commit is None
