@@ -97,5 +97,6 @@ def _show(
     workspace = Workspace(layout.root, dict(run.options))
     with tempfile.TemporaryDirectory(prefix="autoresearch-") as name:
         store.read(commit, adapter.scope.editable).write(Path(name))
-        for ended in [live.test_id(row) for row in flying] or [None]:
+        ends: list[str | None] = [live.test_id(row) for row in flying]
+        for ended in ends or [None]:
             adapter.roll_back(workspace, Path(name), ended)

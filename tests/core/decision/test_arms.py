@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autoresearch.core.adapter import ArmTotals
 from autoresearch.core.decision import Decision, arms
 from autoresearch.core.decision.race import ProportionRace, judge
-from autoresearch.core.decision.race_bernoulli import Counts
+from autoresearch.core.decision.race_bernoulli import Counts, log_win
 
 
 def race(*, control: float, treatment: float, looks: int = 20, units: int = 1000) -> ProportionRace:
@@ -101,18 +101,18 @@ def test_the_best_kept_arm_is_the_one_with_the_highest_lower_bound() -> None:
     assert arms.best_kept(arms.judge_arms({"same": race(control=0.05, treatment=0.05)}, 0.05, 0.2)) is None
 
 
-def test_useless_arms_are_rarely_kept_together() -> None:
-    """Of 150 tests with eight useless treatments against one control, at most alpha of them keep any."""
+def kept_any(tests: int, treatments: int, bar: float) -> float:
+    """Return how many tests of useless treatments against one control keep one at some look, as a share."""
     rng = np.random.default_rng(11)
-    looks, units, wrong = 14, 400, 0
-    for _ in range(150):
-        control = rng.binomial(units, 0.05, looks)
-        families = {
-            str(number): ProportionRace(Counts.of(units, control, units, rng.binomial(units, 0.05, looks)), 0.2)
-            for number in range(8)
-        }
-        wrong += any(max(family.log_win) >= math.log(len(families) / 0.05) for family in families.values())
-    assert wrong / 150 <= 0.05
+    looks, units = 14, 400
+    control = rng.binomial(units, 0.05, (1, tests, looks))
+    counts = Counts.of(units, control, units, rng.binomial(units, 0.05, (treatments, tests, looks)))
+    return float((log_win(counts, 0.2) >= math.log(bar)).any(axis=(0, 2)).mean())
+
+
+def test_useless_arms_are_rarely_kept_together() -> None:
+    """Of 2,000 tests of four useless treatments at most alpha keep any; with the bar of one more would."""
+    assert 0 < kept_any(2000, 4, bar=4 / 0.05) <= 0.05 < kept_any(2000, 4, bar=1 / 0.05)
 
 
 def test_no_treatments_are_no_test() -> None:

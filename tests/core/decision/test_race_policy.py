@@ -319,3 +319,23 @@ def test_what_settles_a_race_does_settle_it() -> None:
     share, decision = found
     assert decision is Decision.KEEP
     assert race.expected(share)[0] >= math.log(20) > race.expected(share / 2)[0]  # type: ignore[union-attr]
+
+
+def test_treatments_of_one_test_share_alpha() -> None:
+    """What alone is kept is not enough as one of three; the bar and the lower bound are those of a third of alpha."""
+    looks = (people(2000, 100, 2000, 145),)
+    alone, among = (RacePolicy().decide(Evidence(RATE, looks, family=family)) for family in (1, 3))
+    assert alone.e_win == among.e_win and alone.e_win is not None and 20 <= alone.e_win < 60
+    assert (alone.decision, among.decision) == (Decision.KEEP, Decision.CONTINUE)
+    assert alone.interval is not None and among.interval is not None
+    assert alone.interval[0] > 0 > among.interval[0] and alone.interval[1] == among.interval[1]
+    assert among == dataclasses.replace(RacePolicy(alpha=0.05 / 3).decide(Evidence(RATE, looks)), reason=among.reason)
+    assert "of 60 as one of 3 treatments" in among.reason
+
+
+def test_a_family_of_values_shares_alpha_in_both_ways_to_decide() -> None:
+    """The brief verdict agrees with the full one."""
+    looks = (runs(13.0, 13.2, 13.1, control=(10.0, 10.1, 9.9)),)
+    for family in (1, 10**6):
+        evidence = Evidence(SCORE, looks, Noise(0.4, 20.0), family=family)
+        assert RacePolicy().decide(evidence).decision is RacePolicy().decide_briefly(evidence).decision
