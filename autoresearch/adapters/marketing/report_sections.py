@@ -18,7 +18,7 @@ def sections(folder: Path, run_id: str) -> tuple[ReportSection, ...]:
     """
     with Ledger.reading(Layout(folder).ledger) as ledger:
         found = [totals_section(totals_of(folder, ledger, run_id))]
-    return (*found, *_map(folder))
+    return (*found, *_askers(folder), *_map(folder))
 
 
 def totals_section(found: Totals) -> ReportSection:
@@ -38,6 +38,16 @@ def totals_section(found: Totals) -> ReportSection:
     if found.others and (found.held_back or found.truth is not None):
         text += f" {others_in_words(found.others)}"
     return ReportSection("All kept changes together", text, tuple(estimates))
+
+
+def _askers(folder: Path) -> tuple[ReportSection, ...]:
+    from autoresearch.adapters.marketing.site import askers
+
+    said = askers.in_words(askers.read(folder / ".autoresearch" / "marketing"))
+    if not said:
+        return ()
+    text = "Requests, not persons, and approximate. Only people are in tests and holdout; the others see the control."
+    return (ReportSection("Who asked", f"{text} {'. '.join(said.splitlines())}."),)
 
 
 def _map(folder: Path) -> tuple[ReportSection, ...]:

@@ -20,10 +20,17 @@ def totals(
     The holdout has seen the original from the beginning, so that it tells the truth about the total, whatever the
     single tests said; it is small, and its interval wide.
     """
+    from autoresearch.adapters.marketing.site import askers
     from autoresearch.adapters.marketing.total import in_words, totals_of
     from autoresearch.core.ledger import Ledger
 
     layout = layout_of(workspace)
     with Ledger.open(layout.ledger) as ledger:
         found = totals_of(layout.root, ledger, run)
-    typer.echo(json.dumps(found.as_json(), indent=2) if as_json else in_words(found), nl=as_json)
+    asked = askers.read(layout.root / ".autoresearch" / "marketing")
+    if as_json:
+        typer.echo(json.dumps({**found.as_json(), "askers": asked}, indent=2))
+        return
+    typer.echo(in_words(found), nl=False)
+    if asked:
+        typer.echo(f"\nWho asked, roughly; only people are in tests and holdout:\n{askers.in_words(asked)}")

@@ -30,6 +30,7 @@ from autoresearch.adapters.marketing.email.message import tokens_in
 from autoresearch.adapters.marketing.events import Durability
 from autoresearch.adapters.marketing.live import LiveFolder
 from autoresearch.adapters.marketing.site import links
+from autoresearch.adapters.marketing.site.askers import AHEAD, HEAD, NO_CONSENT, PEOPLE, ROBOTS, AskerCount
 from autoresearch.adapters.marketing.site.ingest import BadRequestError, Ingest, Webhooks
 from autoresearch.adapters.marketing.site.pages import Pages
 from autoresearch.adapters.marketing.site.robots import is_robot
@@ -107,6 +108,7 @@ class Site:
             live.events, max_per_second=settings.max_events_per_second, max_bytes=settings.max_log_bytes
         )
         self.views = Views(live, pages, settings, self.writer, ready)
+        self.askers = AskerCount(live.path)
         self.settings = settings
         self._live = live
         self._pages = pages
@@ -150,9 +152,11 @@ class Site:
         unit = visitor.unit
         if visitor.proof and unit is not None and visitor.proof == self.views.proof(unit):
             return uncounted, ((b"x-autoresearch-unit", unit.encode()),)
+        kind = self._kind_of(visitor, head=head)
+        self.askers.note(view.name, kind)
         if visitor.robot or head:
             return uncounted, ()
-        if not visitor.consents(self.views.consent):
+        if kind == NO_CONSENT:
             return uncounted, ((b"set-cookie", expired_cookie_header()),) if unit else ()
         if self.views.killed:
             return uncounted, ()
@@ -161,6 +165,14 @@ class Site:
             unit = new_unit()
             cookie = ((b"set-cookie", cookie_header(unit, secure=self.settings.secure)),)
         return self.views.show(view, unit, self.views.now_us(visitor), audience=audience), cookie
+
+    def _kind_of(self, visitor: Visitor, *, head: bool = False) -> str:
+        """Return who asks, for the count of requests."""
+        if visitor.robot:
+            return AHEAD if visitor.ahead else ROBOTS
+        if head:
+            return HEAD
+        return PEOPLE if visitor.consents(self.views.consent) else NO_CONSENT
 
     async def _durable(self) -> None:
         if self.settings.sync is Durability.ALWAYS:
@@ -262,6 +274,7 @@ class Site:
         # A server that asks for a visitor has a robot's user agent itself, and may pass the visitor's on.
         robot = is_robot(query["ua"]) if "ua" in query else given is None and visitor.robot
         unit = given or cookie_unit
+        self.askers.note(name, ROBOTS if robot else PEOPLE if unit is not None else NO_CONSENT)
         shown = view.uncounted
         audience = self.views.audience_of(request.scope["query_string"], visitor.languages)
         if unit is not None and not robot:
@@ -386,6 +399,7 @@ class Site:
             "worker": os.getpid(),
             "written": self.writer.written,
             "uncounted": views.uncounted,
+            "requests": {page: dict(kinds) for page, kinds in self.askers.counts.items()},
         }
         return JSONResponse(report, 503 if views.fault else 200, {"cache-control": "no-store"})
 

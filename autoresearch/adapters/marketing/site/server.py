@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from autoresearch.adapters.marketing.live import LiveFolder, made_once
-from autoresearch.adapters.marketing.site import require_extra
+from autoresearch.adapters.marketing.site import askers, require_extra
 from autoresearch.adapters.marketing.site.pages import CampaignPages
 from autoresearch.adapters.marketing.site.settings import KEYS, SiteSettings
 from autoresearch.adapters.marketing.surfaces import PAGE
@@ -114,6 +115,7 @@ class Server:
         self._lock = _locked(self._live)
         try:
             self._ready_file.unlink(missing_ok=True)
+            askers.fold(self._live.path)
             if self._pages.routes:
                 self._live.publish(PAGE, self.folder)
             for name in self._settings.webhooks:
@@ -240,6 +242,8 @@ def work(folder: Path, listening: socket.socket, simulated: bool, parent: int, r
 
     # Ctrl-C goes to the whole group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # uvicorn ends well and then raises the signal once more, which would kill us before anything is closed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     site = build_site(folder, simulated=simulated)
     config = uvicorn.Config(
         site,
@@ -260,6 +264,7 @@ def work(folder: Path, listening: socket.socket, simulated: bool, parent: int, r
     finally:
         over.set()
         keeper.join()
+        site.askers.write()
         site.writer.close()
 
 
@@ -278,10 +283,14 @@ def build_site(folder: Path, *, simulated: bool = False) -> Site:
 
 
 def _keep(site: Site, server: object, parent: int, over: threading.Event) -> None:
-    """Once a second: bring the log to the disk, and see whether the parent is still there."""
+    """Once a second: bring the log to the disk, and now and then who asks; see whether the parent lives."""
+    wrote = time.monotonic()
     while not over.wait(1.0):
         try:
             site.writer.sync()
+            if time.monotonic() - wrote >= askers.WRITE_SECONDS:
+                site.askers.write()
+                wrote = time.monotonic()
         except OSError as error:
             site.views.report(f"The event log cannot be brought to the disk: {error.strerror}.")
         if os.getppid() != parent:

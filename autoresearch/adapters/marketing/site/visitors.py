@@ -26,6 +26,7 @@ class Visitor:
     Attributes:
         cookies: The Cookie header.
         robot: Whether a program asks, or a browser ahead of its user.
+        ahead: Whether it is the latter.
         languages: The Accept-Language header.
         time_us: What the header of a simulated audience says; None in real life.
         proof: The header with which the self-test proves itself; empty otherwise.
@@ -33,6 +34,7 @@ class Visitor:
 
     cookies: bytes = b""
     robot: bool = False
+    ahead: bool = False
     languages: bytes = b""
     time_us: int | None = None
     proof: bytes = b""
@@ -60,12 +62,12 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]], *, simulated: bool = Fa
         elif name == b"accept-language":
             visitor.languages = value
         elif name in _PURPOSES:
-            visitor.robot = visitor.robot or is_ahead_of_time(value.decode("latin-1"))
+            visitor.ahead = visitor.ahead or is_ahead_of_time(value.decode("latin-1"))
         elif name == b"x-autoresearch-selftest":
             visitor.proof = value
         elif simulated and name == b"x-autoresearch-time" and value.isdigit():
             visitor.time_us = int(value)
-    visitor.robot = visitor.robot or is_robot(agent.decode("latin-1"))
+    visitor.robot = visitor.ahead or is_robot(agent.decode("latin-1"))
     return visitor
 
 
