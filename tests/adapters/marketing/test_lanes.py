@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +16,7 @@ import pytest
 from autoresearch.adapters.marketing.adapter import MarketingAdapter, create_adapter
 from autoresearch.adapters.marketing.live import CONTROL, LiveFolder, LiveTest
 from autoresearch.adapters.marketing.past_tests import recall
+from autoresearch.adapters.marketing.total import totals_of
 from autoresearch.adapters.marketing.wording import set_slots
 from autoresearch.core import (
     Artifact,
@@ -27,6 +31,8 @@ from autoresearch.core import (
     Workspace,
 )
 from autoresearch.core.decision.race_policy import RacePolicy
+from autoresearch.core.driver import run
+from autoresearch.core.ledger import Ledger, LiveLook
 from tests.adapters.marketing.campaigns import edit, write_campaign
 from tests.adapters.marketing.test_adapter import MONDAY, FakeSource, seen
 from tests.adapters.marketing.with_surfaces import write_surfaces
@@ -133,7 +139,7 @@ def test_a_test_is_taken_up_with_the_arms_that_are_left(three: Path) -> None:
     prepared(three, source).start_together(all_of[1:2])
     assert plan_of(three, "run-0002") == before and source.started[-1] == ["run-0002"]
     changed = candidates(three, [{"cta": cta} for cta in ("Plan my first week", "Show me my rota", CTAS[2])])
-    with pytest.raises(UsageError, match="another plan than the one at hand: .*texts, treatment differs"):
+    with pytest.raises(UsageError, match=r"another plan than the one at hand: .*texts, treatment differs"):
         prepared(three, source).start_together(changed[1:2])
 
 
@@ -276,3 +282,108 @@ def test_three_that_change_nothing_are_not_kept(small: Path) -> None:
     finally:
         made.close()
     assert Outcome.KEPT not in {outcome for played in found for outcome in played.outcomes.values()}
+
+
+TWO = """
+[slots.price_note]
+max_chars = 90
+
+[surfaces.hero]
+slots = ["headline", "cta"]
+
+[surfaces.pricing]
+path = "/pricing"
+template = "pricing.html.j2"
+slots = ["price_note"]
+reach = 0.9
+
+[simulated]
+spread = 0.3
+"""
+
+RUN = "import sys; from pathlib import Path; from tests.adapters.marketing.test_lanes import go; go(Path(sys.argv[1]))"
+
+
+def go(folder: Path) -> None:
+    """Begin the run in a folder, or go on with it."""
+    options = {"seed": "3", "anyway": "yes"}
+    run(workspace=folder, proposer="search", experiments=4, seed=1, options=options)
+
+
+def two_surfaces(folder: Path) -> Path:
+    """Two surfaces, each with tests of two candidates."""
+    write_surfaces(folder, surfaces=TWO, arms=2)
+    for old, new in (
+        ("weekly = 20_000", "weekly = 2_800"),
+        ("baseline = 0.05", "baseline = 0.40"),
+        ("min_effect = 0.10", "min_effect = 0.25"),
+        ("whole_weeks = true", "whole_weeks = false"),
+    ):
+        edit(folder, "campaign.toml", old, new)
+    (folder / "autoresearch.toml").write_text('[run]\nadapter = "marketing"\n', encoding="utf-8")
+    return folder
+
+
+@dataclass
+class Told:
+    """What the ledger says of an experiment."""
+
+    lane: str
+    family: int
+    hypothesis: str
+    outcome: str | None
+    looks: list[tuple[int, float, int, float]]
+
+
+def story(folder: Path) -> list[Told]:
+    """Return what the ledger says of each experiment but the baseline."""
+    with Ledger.open(folder / ".autoresearch" / "ledger.db") as ledger:
+        latest = ledger.latest_run()
+        assert latest is not None
+        found = []
+        for row in ledger.experiments(latest.id)[1:]:
+            looks: dict[int, dict[str, LiveLook]] = {}
+            for look in ledger.live_looks(row.id):
+                looks.setdefault(look.look, {})[look.arm] = look
+            assert list(looks) == list(range(len(looks)))
+            totals = [(a.n, a.total, b.n, b.total) for a, b in ((x["control"], x["treatment"]) for x in looks.values())]
+            found.append(Told(row.lane, row.family, row.hypothesis, row.outcome, totals))
+        return found
+
+
+def test_a_run_on_two_surfaces_that_was_killed_goes_on(tmp_path: Path) -> None:
+    """Two candidates on each of two surfaces; killed on the way, the same people are counted, each once, as without a kill.
+
+    A kill between a look and its row in the ledger costs that look, and nobody: so days are compared, not numbers.
+    """
+    pytest.importorskip("uvicorn")
+    whole, killed = two_surfaces(tmp_path / "whole"), two_surfaces(tmp_path / "killed")
+    go(whole)
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(killed)], stderr=subprocess.DEVNULL)
+    try:
+        wait_for_day(killed, "2026-01-07", process)
+    finally:
+        process.kill()
+        process.wait()
+    go(killed)
+    expected, told = story(whole), story(killed)
+    assert [(one.lane, one.family) for one in told] == [("hero", 2), ("hero", 2), ("pricing", 2), ("pricing", 2)]
+    for one, other in zip(told, expected, strict=True):
+        assert one.hypothesis == other.hypothesis and one.outcome is not None
+        by_day = {look[0]: look for look in other.looks}
+        assert [look for look in one.looks if look[0] in by_day] == [
+            by_day[look[0]] for look in one.looks if look[0] in by_day
+        ]
+        assert one.looks[0][0] in by_day
+    assert LiveFolder.of(killed).read().tests == {}
+    with Ledger.open(killed / ".autoresearch" / "ledger.db") as ledger:
+        assert totals_of(killed, ledger).kept == sum(one.outcome == "kept" for one in told)
+
+
+def wait_for_day(folder: Path, day: str, process: subprocess.Popen[bytes]) -> None:
+    """Return when the people of a day before this one have come."""
+    state = folder / ".autoresearch" / "marketing" / "simulated.json"
+    deadline = time.monotonic() + 120.0
+    while not state.exists() or json.loads(state.read_text(encoding="utf-8"))["now"] < day:
+        assert process.poll() is None and time.monotonic() < deadline, f"the run did not get to {day}"
+        time.sleep(0.01)

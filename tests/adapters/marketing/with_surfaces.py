@@ -32,17 +32,23 @@ PRICING = """<!doctype html>
 <form method="post" action="{{ link.action_url }}"><button>Start</button></form></body></html>
 """
 
-COPY = """
+PRICING_COPY = """
 price_note = "From €39 a month for each location after the free trial."
+"""
+
+ADS_COPY = """
 ads.subhead = "Rota planning for owners who would rather be behind the bar than in front of a spreadsheet."
 """
 
-OPTIONS = """
+PRICING_OPTIONS = """
 price_note = [
     "From €39 a month for each location after the free trial.",
     "No card needed. Cancel at any time.",
     "Set up in one afternoon, with your own staff list.",
 ]
+"""
+
+ADS_OPTIONS = """
 "ads.subhead" = [
     "Rota planning for owners who would rather be behind the bar than in front of a spreadsheet.",
     "One rota for everybody, always up to date, on any phone. There is no app to install.",
@@ -58,5 +64,7 @@ def write_surfaces(folder: Path, *, surfaces: str = SURFACES, arms: int = 1) -> 
     path = folder / "campaign.toml"
     path.write_text(path.read_text(encoding="utf-8") + surfaces, encoding="utf-8")
     (folder / "template" / "pricing.html.j2").write_text(PRICING, encoding="utf-8")
-    edit(folder, "copy.toml", "\n[options]\n", f"{COPY}\n[options]\n{OPTIONS}")
+    for name, copy, options in (("pricing", PRICING_COPY, PRICING_OPTIONS), ("ads", ADS_COPY, ADS_OPTIONS)):
+        if f"[surfaces.{name}]" in surfaces:
+            edit(folder, "copy.toml", "\n[options]\n", f"{copy}\n[options]\n{options}")
     return folder
