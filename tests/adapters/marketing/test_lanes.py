@@ -352,7 +352,7 @@ def story(folder: Path) -> list[Told]:
 
 
 def test_a_run_on_two_surfaces_that_was_killed_goes_on(tmp_path: Path) -> None:
-    """Two candidates on each of two surfaces; killed on the way, the same people are counted, each once, as without a kill.
+    """Two candidates on each of two surfaces; killed on the way, it counts the same people, each once.
 
     A kill between a look and its row in the ledger costs that look, and nobody: so days are compared, not numbers.
     """
