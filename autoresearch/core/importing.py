@@ -220,6 +220,15 @@ def _unique(source: _Source, finished: Sequence[FinishedExperiment]) -> list[Fin
 # ---- Checking what a line says
 
 
+class _Pi(BaseModel):
+    """What pi's log says beside status and metric; other tools' notes may be anything."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
+
+    metrics: dict[str, float] | None = None
+    asi: dict[str, Any] | None = None
+
+
 class _Change(BaseModel):
     knob: str
     old: str
@@ -289,8 +298,8 @@ def _checked(source: _Source, row: LogRow, model: type[BaseModel], record: Mappi
 def _fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=True)[0]
     where, found = ".".join(str(part) for part in first["loc"]), repr(first.get("input"))
-    if not where:
-        return f"this cannot be read: {first['msg']}"
+    if not where:  # what is checked was JSON before, which allows one thing that JSON in UTF-8 does not
+        return "a text of it holds half a character (an escape like \\ud800 by itself)"
     shown = found if len(found) <= 60 else f"{found[:57]}..."
     return f"{where} is {shown}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
@@ -369,18 +378,17 @@ def _from_pi(source: _Source) -> list[FinishedExperiment]:
     for place, row in enumerate(source.log.rows):
         number = plain[place] - 1 if in_order else place
         experiment = _experiment(source, row, number, str(row.record.get("commit") or ""), finished)
-        metrics = _checked(source, row, _MEASUREMENT, {"value": 0.0, "secondary": row.record.get("metrics") or {}})
-        notes = row.record.get("asi") or {}
-        if not isinstance(notes, dict):
-            raise source.wrong(row, "asi is no object")
-        _take_notes(source, row, experiment, notes)
+        said = {name: row.record[name] for name in ("commit", "description", *_Pi.model_fields) if name in row.record}
+        beside = _checked(source, row, _Pi, said)
+        metrics: dict[str, float] = beside.get("metrics") or {}
+        _take_notes(source, row, experiment, beside.get("asi") or {})
         moment = _moment(source, row)
         experiment["started"] = experiment["ended"] = moment or source.written
         kept: dict[str, Any] = {"unmeasured": [*_COSTS, "started", *(() if moment else ("ended",))]}
-        if row.value is None and metrics["secondary"]:
-            kept["metrics"] = metrics["secondary"]
+        if row.value is None and metrics:
+            kept["metrics"] = metrics
         experiment["details"] = {**experiment["details"], IMPORTED: kept}
-        finished.append(FinishedExperiment(experiment, _measured(row, metrics["secondary"], experiment)))
+        finished.append(FinishedExperiment(experiment, _measured(row, metrics, experiment)))
     return finished
 
 
@@ -394,7 +402,7 @@ def _take_notes(source: _Source, row: LogRow, experiment: dict[str, Any], notes:
             raise source.wrong(row, f"asi.outcome is {notes['outcome']!r}, which is no outcome") from error
         experiment.update(_checked(source, row, _EXPERIMENT, ours))
         notes = {name: value for name, value in notes.items() if name not in PI_VERDICT}
-    experiment["details"] = _checked(source, row, _EXPERIMENT, {"details": notes})["details"]
+    experiment["details"] = dict(notes)
 
 
 def _moment(source: _Source, row: LogRow) -> datetime | None:

@@ -422,7 +422,8 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | N
         try:
             record = next(reader, None)
         except csv.Error as error:
-            raise UsageError(f"{path}, line {reader.line_num}: this is no CSV: {error}.\nCorrect the line.") from error
+            line = reader.line_num + 1  # where the row begins; it may go on to the end of the file
+            raise UsageError(f"{path}, line {line}: this is no CSV: {error}.\nCorrect the line.") from error
         if record is None:
             return
         if None in record:
