@@ -55,14 +55,16 @@ a_loop() {
 END
 }
 
-# an_archive FILE: one past test of headlines, in the columns of the Upworthy archive.
+# an_archive FILE: four past tests of headlines, in the columns of the Upworthy archive.
 an_archive() {
-    cat >"$1" <<'END'
-test_id,test_week,eyecatcher_id,headline,impressions,clicks
-t1,201405,e,An ordinary headline,4000,80
-t1,201405,e,Another one,4000,60
-t1,201405,e,You will never guess,4000,300
+    echo test_id,test_week,eyecatcher_id,headline,impressions,clicks >"$1"
+    for number in 1 2 3 4; do
+        cat >>"$1" <<END
+t$number,201405,e,An ordinary headline,400$number,80
+t$number,201405,e,Another one?,400$number,6$number
+t$number,201405,e,You will never guess,400$number,300
 END
+    done
 }
 
 # a_test FILE: three days of two arms.
