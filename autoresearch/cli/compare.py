@@ -9,18 +9,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoresearch.cli.options import DataOption, JsonOption, PresetOption, SetOption, adapter_options
+from autoresearch.cli.flags import COMMAND, command_flags, merged, place, taking
+from autoresearch.cli.options import (
+    BudgetSecondsOption,
+    DataOption,
+    DeviceOption,
+    HoursOption,
+    JsonOption,
+    MaxUsdOption,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    adapter_options,
+)
 from autoresearch.cli.place import colours_wanted, shown_path
 from autoresearch.cli.render import ABSENT, Column, as_json, clean, effect, money, table
 from autoresearch.cli.reporter import Plain, Quiet, reporter_for
 from autoresearch.core.errors import UsageError
-from autoresearch.core.workspace import Layout, read_settings
+from autoresearch.core.workspace import Layout, Settings, read_settings
 
 if TYPE_CHECKING:
     from autoresearch.core.compare import Comparison, Contestant, Contrast, Estimate, Plan, RunFigures
 
 
+@taking(command_flags)
 def compare(
+    *,
     adapter: Annotated[
         str | None,
         typer.Option(help="What to improve; by default the adapter of --from.", show_default=False),
@@ -40,7 +54,8 @@ def compare(
             "--workspace",
             "-w",
             metavar="DIR",
-            help="Folder of the comparison, one workspace a run below it; by default ./compare-ADAPTER.",
+            help="Folder of the comparison, one workspace a run below it; by default ./compare-ADAPTER, of a checkout "
+            ".autoresearch/compare.",
             show_default=False,
         ),
     ] = None,
@@ -49,38 +64,33 @@ def compare(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="Workspace whose artifact every run begins with; by default what the adapter's init writes.",
+            help="Workspace whose artifact every run begins with; by default what the adapter's init writes, of "
+            "--adapter command this folder.",
             show_default=False,
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)] = None,
-    hours: Annotated[float | None, typer.Option(min=0.0, help="End a run after so many.", show_default=False)] = None,
-    max_usd: Annotated[
-        float | None, typer.Option(min=0.0, help="End a run before its proposals cost more.", show_default=False)
-    ] = None,
-    budget_seconds: Annotated[
-        float | None, typer.Option(min=0.0, help="Budget of one measurement.", show_default=False)
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device of the measurements: cpu, cuda:0, mps.", show_default=False)
-    ] = None,
+    model: ModelOption = None,
+    hours: HoursOption = None,
+    max_usd: MaxUsdOption = None,
+    budget_seconds: BudgetSecondsOption = None,
+    device: DeviceOption = None,
     preset: PresetOption = None,
     data: DataOption = None,
     settings: SetOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the result.")] = False,
     json: JsonOption = False,
+    flagged: dict[str, str],
 ) -> None:
     """Let proposers or policies compete, and say which gains more.
 
     All begin with one artifact, and each runs with several seeds under the same budget. What an incumbent gained is
     measured anew on the holdout, with seeds that no decision saw. The same command goes on where it was cut off.
     """
-    if budget_seconds == 0:
-        raise typer.BadParameter("a measurement needs more than no time.", param_hint="--budget-seconds")
     from autoresearch.core import compare as core
 
-    options = adapter_options(settings, preset, data)
-    found = read_settings(Layout(start.resolve())) if start is not None else None
+    options = merged(adapter_options(settings, preset, data), flagged, adapter)
+    start = place(start, adapter)
+    found = _settings(start, adapter)
     name = adapter or (found.adapter if found else None)
     if name is None:
         raise UsageError("It is not said what to improve.\nName an adapter: autoresearch compare --adapter ml")
@@ -93,7 +103,8 @@ def compare(
         experiments=experiments,
         seeds=seeds,
         fresh=fresh,
-        files=core.workspace_files(start, name, options) if start is not None else {},
+        files=core.workspace_files(start, name, options) if start is not None and name != COMMAND else {},
+        checkout=start.resolve() if start is not None and name == COMMAND else None,
         hours=hours,
         max_usd=max_usd,
         model=model or (found.model if found else None),
@@ -101,7 +112,8 @@ def compare(
         device=device or (found.device if found else None),
         options=options,
     )
-    folder = (workspace or Path(f"compare-{name}")).resolve()
+    inside = Layout(plan.checkout).state / "compare" if plan.checkout is not None else Path(f"compare-{name}")
+    folder = (workspace or inside).resolve()
     if json:
         comparison = core.compare(folder, plan, Quiet() if quiet else Plain(sys.stderr))
         typer.echo(as_json(comparison_as_json(comparison)))
@@ -112,6 +124,13 @@ def compare(
         typer.echo(text if quiet else f"\n{text}", nl=False)
     if not comparison.complete:
         raise typer.Exit(130)
+
+
+def _settings(start: Path | None, adapter: str | None) -> Settings | None:
+    """Return the settings of the workspace to begin with; a checkout needs none where flags say what to improve."""
+    if start is None or (adapter == COMMAND and not Layout(start.resolve()).config.is_file()):
+        return None
+    return read_settings(Layout(start.resolve()))
 
 
 def _names(text: str, option: str) -> tuple[str, ...]:

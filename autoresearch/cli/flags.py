@@ -10,7 +10,8 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-_COMMAND = "command"
+COMMAND = "command"
+"""Name of the adapter that these flags belong to."""
 
 _Flags = Callable[..., dict[str, str]]
 """Its parameters are the flags; it returns the options that they stand for."""
@@ -107,9 +108,9 @@ def merged(options: dict[str, str], flagged: dict[str, str], adapter: str | None
     Raises:
         typer.BadParameter: If a flag is given for another adapter, or contradicts a `--set`.
     """
-    if flagged and adapter not in (None, _COMMAND):
+    if flagged and adapter not in (None, COMMAND):
         raise typer.BadParameter(
-            f"it belongs to --adapter {_COMMAND}, and the adapter is {adapter}.", param_hint=_flag(next(iter(flagged)))
+            f"it belongs to --adapter {COMMAND}, and the adapter is {adapter}.", param_hint=_flag(next(iter(flagged)))
         )
     for name, value in flagged.items():
         if options.get(name, value) != value:
@@ -119,7 +120,7 @@ def merged(options: dict[str, str], flagged: dict[str, str], adapter: str | None
 
 def place(workspace: Path | None, adapter: str | None) -> Path | None:
     """Return the workspace: without one given, `--adapter command` means the folder that it is called in."""
-    return Path.cwd() if workspace is None and adapter == _COMMAND else workspace
+    return Path.cwd() if workspace is None and adapter == COMMAND else workspace
 
 
 def _flag(name: str) -> str:

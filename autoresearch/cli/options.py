@@ -22,6 +22,26 @@ RunOption = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="Which run; by default the latest.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; docs/json.md names the keys.")]
+
+
+def _some_time(seconds: float | None) -> float | None:
+    if seconds == 0:
+        raise typer.BadParameter("a measurement needs more than no time.")
+    return seconds
+
+
+ModelOption = Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)]
+HoursOption = Annotated[float | None, typer.Option(min=0.0, help="End a run after so many hours.", show_default=False)]
+MaxUsdOption = Annotated[
+    float | None, typer.Option(min=0.0, help="End a run before its proposals cost more dollars.", show_default=False)
+]
+BudgetSecondsOption = Annotated[
+    float | None,
+    typer.Option(min=0.0, callback=_some_time, help="Budget of one measurement.", show_default=False),
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Device of the measurements: cpu, cuda:0, mps.", show_default=False)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,7 +12,12 @@ import typer
 from autoresearch.cli.flags import command_flags, merged, place, taking
 from autoresearch.cli.options import (
     AnywayOption,
+    BudgetSecondsOption,
     DataOption,
+    DeviceOption,
+    HoursOption,
+    MaxUsdOption,
+    ModelOption,
     NoWholeWeeksOption,
     PresetOption,
     SetOption,
@@ -51,7 +56,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model of the proposer.", show_default=False)] = None,
+    model: ModelOption = None,
     policy: Annotated[
         str | None, typer.Option(help="bayes, race or greedy: the rule that keeps or reverts.", show_default=False)
     ] = None,
@@ -83,10 +88,8 @@ def run(
     experiments: Annotated[
         int | None, typer.Option("--experiments", "-n", min=0, help="End after so many.", show_default=False)
     ] = None,
-    hours: Annotated[float | None, typer.Option(min=0.0, help="End after so many hours.", show_default=False)] = None,
-    max_usd: Annotated[
-        float | None, typer.Option(min=0.0, help="End before proposals cost more dollars.", show_default=False)
-    ] = None,
+    hours: HoursOption = None,
+    max_usd: MaxUsdOption = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=0, help="End before proposals take more tokens.", show_default=False)
     ] = None,
@@ -105,12 +108,8 @@ def run(
     baseline_runs: Annotated[
         int | None, typer.Option(min=1, help="Measure the baseline so often at first.", show_default=False)
     ] = None,
-    budget_seconds: Annotated[
-        float | None, typer.Option(min=0.0, help="Budget of one measurement.", show_default=False)
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device of the measurements: cpu, cuda:0, mps.", show_default=False)
-    ] = None,
+    budget_seconds: BudgetSecondsOption = None,
+    device: DeviceOption = None,
     preset: PresetOption = None,
     data: DataOption = None,
     anyway: AnywayOption = False,
@@ -159,8 +158,6 @@ def run(
     if adapter == "command" and min_effect is not None:
         options, min_effect = {**options, "min_effect": f"{min_effect:g}"}, None
     workspace = place(workspace, adapter)
-    if budget_seconds == 0:
-        raise typer.BadParameter("a measurement needs more than no time.", param_hint="--budget-seconds")
     if workspace is None and adapter is None:
         refuse_ambiguity(Path.cwd())
     from autoresearch.core import driver

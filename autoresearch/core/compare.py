@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoresearch.core import driver, registry
-from autoresearch.core.adapter import Adapter, LiveAdapter, Metric, OffersSplits, OffersWorkspace, Split
+from autoresearch.core.adapter import (
+    Adapter,
+    CopiesCheckout,
+    LiveAdapter,
+    Metric,
+    OffersSplits,
+    OffersWorkspace,
+    Split,
+)
 from autoresearch.core.artifact import Artifact, in_scope
 from autoresearch.core.budget import Limits
 from autoresearch.core.decision.policies import create_policy
@@ -58,6 +66,7 @@ class Plan:
         seeds: Runs of each contestant.
         fresh: Fresh seeds with which incumbent and baseline of each run are measured again.
         files: Path -> text of the workspace that every run begins with; empty: the adapter's own.
+        checkout: The checkout that every run begins with, for an adapter that improves files of one.
         hours: Wall-clock hours of a run; None for no limit.
         max_usd: Dollars of a run; None for no limit.
         model: Model of the proposers that use one.
@@ -73,6 +82,7 @@ class Plan:
     seeds: int = 2
     fresh: int = 3
     files: Mapping[str, str] = field(default_factory=dict)
+    checkout: Path | None = None
     hours: float | None = None
     max_usd: float | None = None
     model: str | None = None
@@ -284,15 +294,14 @@ def compare(folder: Path, plan: Plan, reporter: Reporter | None = None) -> Compa
         if isinstance(proposer, str):  # a missing key is better told before hours of the other contestant
             driver.choose_proposer(Settings(proposer=proposer, model=plan.model), said)
     entries = _entries(folder, plan)
-    artifact = Artifact({path: text for path, text in files.items() if in_scope(path, adapter.scope.editable)})
     for entry in entries:
-        _refuse_other(entry, plan, adapter, artifact)
+        _refuse_other(entry, plan, adapter, files)
     _make_folder(folder)
     found: list[RunFigures] = []
     complete = True
     for index, entry in enumerate(entries):
         said.say(f"Run {index + 1} of {len(entries)}: {entry.name}, {entry.policy}, seed {entry.seed}.")
-        if not _run(entry, plan, files, said):
+        if not _run(entry, plan, adapter, files, said):
             complete = False
             break
         found.append(_judge(entry, plan, said))
@@ -338,13 +347,19 @@ def _adapter(plan: Plan) -> Adapter:
     if isinstance(created, OffersSplits) and Split.HOLDOUT not in created.splits:
         raise UsageError(
             f"The adapter {plan.adapter} has no holdout split: it has no data that keep decisions never saw, so no "
-            "gain could be called true.\nGive the adapter such data, or compare on another one."
+            "gain could be called true.\nGive the adapter such data (a command takes {split}) or compare on another."
         )
     return created
 
 
 def _files(plan: Plan, adapter: Adapter) -> dict[str, str]:
-    """Return the files that every workspace begins with."""
+    """Return the files that every workspace begins with; none where it is a copy of a checkout."""
+    if isinstance(adapter, CopiesCheckout):
+        if plan.checkout is None:
+            raise UsageError(
+                f"The adapter {plan.adapter} improves files of a checkout, and none is named.\nName it: --from DIR"
+            )
+        return {}
     files = dict(plan.files)
     if not files and isinstance(adapter, OffersWorkspace):
         files = dict(adapter.workspace_files())
@@ -385,7 +400,7 @@ def _entries(folder: Path, plan: Plan) -> list[_Entry]:
     return found
 
 
-def _refuse_other(entry: _Entry, plan: Plan, adapter: Adapter, artifact: Artifact) -> None:
+def _refuse_other(entry: _Entry, plan: Plan, adapter: Adapter, files: Mapping[str, str]) -> None:
     """Raise UsageError where a run of another kind or of a larger budget lies in an entry's place."""
     if not entry.layout.ledger.is_file():
         return
@@ -395,7 +410,10 @@ def _refuse_other(entry: _Entry, plan: Plan, adapter: Adapter, artifact: Artifac
             return
         done, sessions = ledger.totals(run.id).experiments, ledger.sessions(run.id)
     differing = _differences(entry, plan, run, sessions[0].limits if sessions else {})
-    if Store.open(entry.layout.root).read(run.baseline_commit, adapter.scope.editable) != artifact:
+    artifact = Artifact({path: text for path, text in files.items() if in_scope(path, adapter.scope.editable)})
+    if isinstance(adapter, CopiesCheckout) and plan.checkout is not None:
+        adapter.copy_checkout(plan.checkout, entry.layout.root)
+    elif Store.open(entry.layout.root).read(run.baseline_commit, adapter.scope.editable) != artifact:
         differing.append("another artifact")
     if differing:
         raise UsageError(
@@ -441,7 +459,7 @@ def _make_folder(folder: Path) -> None:
 # What is run
 
 
-def _run(entry: _Entry, plan: Plan, files: Mapping[str, str], reporter: Reporter) -> bool:
+def _run(entry: _Entry, plan: Plan, adapter: Adapter, files: Mapping[str, str], reporter: Reporter) -> bool:
     """Run an entry to its end; return False where a person ended it before.
 
     Raises:
@@ -452,7 +470,7 @@ def _run(entry: _Entry, plan: Plan, files: Mapping[str, str], reporter: Reporter
         reporter.say("It is done already.")
         return True
     if not entry.layout.ledger.is_file():
-        _make_workspace(entry.layout, plan, files)
+        _make_workspace(entry.layout, plan, adapter, files)
     result = driver.run(
         plan.adapter,
         workspace=entry.layout.root,
@@ -510,14 +528,18 @@ def _less(whole: Limits, spent: Totals, again: Totals | None) -> Limits:
     )
 
 
-def _make_workspace(layout: Layout, plan: Plan, files: Mapping[str, str]) -> None:
+def _make_workspace(layout: Layout, plan: Plan, adapter: Adapter, files: Mapping[str, str]) -> None:
     """Write the workspace of a run, with a repository of its own.
 
     In a common repository the branches of two runs that begin within one second would have the same name.
     """
-    texts = dict(files)
+    texts, config = dict(files), layout.config
+    if isinstance(adapter, CopiesCheckout) and plan.checkout is not None:
+        if not (layout.root / ".git").exists():
+            adapter.copy_checkout(plan.checkout, layout.root)
+        config = layout.config_inside
     if isinstance(plan.adapter, str):
-        texts[layout.config.name] = config_text(plan.adapter, plan.options)
+        texts[config.relative_to(layout.root).as_posix()] = config_text(plan.adapter, plan.options)
     try:
         layout.root.mkdir(parents=True, exist_ok=True)
         Artifact(texts).write(layout.root)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoresearch.adapters.command.checkout import STATE, Base, Tree, ignored, lay_out, take_base
+from autoresearch.adapters.command.checkout import STATE, Base, Tree, copy_checkout, ignored, lay_out, take_base
 from autoresearch.adapters.command.options import SEED_MARK, SPLIT_MARK, Options
 from autoresearch.adapters.command.reading import Numbers, read_numbers
 from autoresearch.core import (
@@ -146,9 +146,10 @@ class CommandAdapter:
                     f"The option link names {name}, and {caught[0]} lies there and may change.\n"
                     "Link what is beside it; a linked file is the same for every candidate."
                 )
+            real = place.resolve()  # in a copy of the checkout a link leads there, which a sandbox does not follow
             if place.is_relative_to(root):
-                links[place.relative_to(root).as_posix()] = place
-            shown += [place, *_interpreter(place)]
+                links[place.relative_to(root).as_posix()] = real
+            shown += [real, *_interpreter(real)]
         return links, tuple(shown)
 
     def evaluator_fingerprint(self) -> str:
@@ -162,6 +163,11 @@ class CommandAdapter:
     def changed_since(self, fingerprint: str) -> Sequence[str]:
         """Return the files in which the checkout differs from what an earlier session copied."""
         return self._ready().base.changed_since(fingerprint, self._hashes)
+
+    def copy_checkout(self, checkout: Path, folder: Path) -> None:
+        """Copy the checkout for a run of its own; see `autoresearch.core.CopiesCheckout`."""
+        inside = [name for name in map(os.path.normpath, self.options.link) if not name.startswith(("/", "~", ".."))]
+        copy_checkout(checkout, folder, link=inside)
 
     # Measuring
 

@@ -6,6 +6,7 @@ link to a script would lead Python to the modules that lie beside the original.
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -135,6 +136,57 @@ def take_base(
             "Put that right and run the same command again."
         ) from error
     return Base(kept, tuple(names), executable)
+
+
+def copy_checkout(checkout: Path, folder: Path, *, link: Sequence[str]) -> None:
+    """Copy a checkout into a folder for a run of its own; where the folder is one already, compare.
+
+    Args:
+        checkout: What is copied: tracked files, and new ones that git does not ignore.
+        folder: Where to.
+        link: Files and folders of the checkout that are used where they lie: links lead to them.
+
+    Raises:
+        UsageError: If `checkout` is none, or something differs in a folder that is a copy already.
+        EnvironmentNotReadyError: If something cannot be read or written.
+    """
+    names = [name for name in files_of(checkout) if not _below(name, (STATE, *link))]
+    try:
+        if (folder / ".git").exists():
+            _demand_same(checkout, folder, names, link)
+            return
+        shutil.rmtree(folder, ignore_errors=True)  # a copy that was cut off
+        folder.mkdir(parents=True)
+        for name in names:
+            _copy(checkout / name, folder / name)
+        for name in link:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(checkout / name)
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"The checkout {checkout} cannot be copied to {folder}: {error.strerror} ({error.filename}).\n"
+            "Put that right and run the same command again."
+        ) from error
+
+
+def _demand_same(checkout: Path, folder: Path, names: Sequence[str], link: Sequence[str]) -> None:
+    """Refuse a checkout that is not what the copy was taken of."""
+    there = {name for name in files_of(folder) if not _below(name, (STATE, *link))}
+    changed = sorted(
+        {*names} ^ there | {name for name in there & {*names} if not _same(checkout / name, folder / name)}
+    )
+    if changed:
+        raise UsageError(
+            f"{', '.join(changed[:3])} in {checkout} changed since it was copied to {folder}, and runs that begin with "
+            "different files are no comparison.\nPut that back, or compare in another folder: -w DIR"
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
+    executable = [path.stat().st_mode & 0o100 for path in (one, other)]
+    return executable[0] == executable[1] and filecmp.cmp(one, other, shallow=False)
 
 
 @dataclass(frozen=True, slots=True)
