@@ -637,8 +637,14 @@ def curves(named: Sequence[tuple[str, Sequence[tuple[float, float]]]], frame: Fr
     canvas = _Canvas(frame, Scale(0.0, 1.0, *frame.across), Scale(low - margin, high + margin, *frame.down))
     parts = [*_curve_axes(canvas)]
     for (name, points), kind in zip(known, _CURVES, strict=False):
-        spots = [(canvas.x(min(max(x, 0.0), 1.0)), canvas.y(y)) for x, y in points]
-        parts += [path(along(spots), f"curve {kind}", f"{name}: {number(points[-1][1])} at {points[-1][0]:.0%}")]
+        spots = [(canvas.x(x), canvas.y(y)) for x, y in points if canvas.y.holds(y)]
+        parts += [
+            path(
+                along(spots) if spots else "",
+                f"curve {kind}",
+                f"{name}: {number(points[-1][1])} at {points[-1][0]:.0%}",
+            )
+        ]
     parts += _curve_legend([name for name, _ in known], canvas)
     said = "; ".join(f"{name} at {number(points[-1][1])} after {points[-1][0]:.0%}" for name, points in known)
     return picture(frame, "Curve of the measurement", said, parts, "small")

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from autoresearch.core.errors import AutoresearchError
 from autoresearch.core.ledger import Run
 from autoresearch.core.readmodel import RunReader, RunView, live_points
-from autoresearch.core.words import clean
+from autoresearch.core.words import clean, counts, money
 from autoresearch.web.dashboard import pages
 from autoresearch.web.dashboard.channel import Channel
 from autoresearch.web.dashboard.table import ORDERS, Filter, table_of
@@ -285,7 +285,8 @@ class Place:
             view=view,
             headline="" if view is None else headline_of(view),
             state="" if view is None else state_of(view),
-            tiles=() if view is None else tiles_of(view),
+            counts="" if view is None else counts(view.status),
+            spent="" if view is None else money(view.status.usd),
         )
 
     def _forget(self) -> None:

@@ -11,7 +11,7 @@ from autoresearch.core.readmodel import RunView
 from autoresearch.core.words import clean
 from autoresearch.web.report import Row, row_of
 
-ROWS = 50
+ROWS = 25
 """Experiments on one page of the table."""
 
 OUTCOMES = ("kept", "reverted", "inconclusive", "crashed", "invalid")
