@@ -32,7 +32,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -46,6 +46,7 @@ from autoresearch.core import (
     CandidateError,
     GateReport,
     KeepsOutputs,
+    Lane,
     LiveAdapter,
     LiveExperiment,
     Measurement,
@@ -58,6 +59,7 @@ from autoresearch.core import (
     OffersGates,
     OffersGuards,
     OffersKnobs,
+    OffersLanes,
     OffersPace,
     OffersReadiness,
     OffersSplits,
@@ -71,6 +73,7 @@ from autoresearch.core import (
     Workspace,
 )
 from autoresearch.core.artifact import in_scope
+from autoresearch.core.lanes import offered
 from autoresearch.core.registry import check_adapter
 
 __all__ = ["AdapterConformance", "Checked", "LiveAdapterConformance", "run_checks"]
@@ -376,6 +379,7 @@ class LiveBench:
         arms: Control and treatment, as files.
         visit: Brings some units to both arms of an experiment, or to whatever is shown after it.
         stands_still: Whether looking alone brings nobody.
+        lane: Where the treatment may be tested; None where the adapter offers no lanes.
     """
 
     adapter: LiveAdapter
@@ -383,6 +387,7 @@ class LiveBench:
     arms: tuple[Mapping[str, str], Mapping[str, str]]
     visit: Callable[[Any, LiveExperiment], None]
     stands_still: bool
+    lane: Lane | None = None
 
     def experiment(self, name: str = "kit/1") -> LiveExperiment:
         """Return an experiment whose arms are laid out in folders of its own."""
@@ -390,14 +395,45 @@ class LiveBench:
         for place, files in zip(places, self.arms, strict=True):
             place.mkdir(parents=True, exist_ok=True)
             Artifact(files).write(place)
-        return LiveExperiment(name, places[0], places[1], {"control": 0.5, "treatment": 0.5}, datetime.now(UTC))
+        lane = "" if self.lane is None else self.lane.name
+        split = {"control": 0.5, "treatment": 0.5}
+        return LiveExperiment(name, places[0], places[1], split, datetime.now(UTC), lane)
+
+    def start(self, experiment: LiveExperiment, adapter: LiveAdapter | None = None) -> None:
+        """Start an experiment as the loop does, together with no other where there are lanes."""
+        adapter = adapter or self.adapter
+        if isinstance(adapter, OffersLanes) and self.lane is not None:
+            adapter.start_together([experiment])
+        else:
+            adapter.start(experiment)
 
     def begun(self, name: str = "kit/1") -> LiveExperiment:
         """Start an experiment and let some units come."""
         experiment = self.experiment(name)
-        self.adapter.start(experiment)
+        self.start(experiment)
         self.visit(self.adapter, experiment)
         return experiment
+
+    def together(self) -> tuple[OffersLanes, list[LiveExperiment]]:
+        """Start two treatments of one test with one control, and let some units come to each."""
+        adapter = self.adapter
+        if not isinstance(adapter, OffersLanes) or self.lane is None or self.lane.arms < 2:
+            _not_offered("a lane with several arms")
+        alone = [self.experiment(f"kit/{number}") for number in (1, 2)]
+        share = 1.0 / (len(alone) + 1)
+        experiments = [
+            replace(
+                row,
+                control=alone[0].control,
+                split={"control": share, "treatment": share},
+                arm=f"treatment-{number}",
+            )
+            for number, row in enumerate(alone, 1)
+        ]
+        adapter.start_together(experiments)
+        for experiment in experiments:
+            self.visit(self.adapter, experiment)
+        return adapter, experiments
 
     def totals(self, experiment: LiveExperiment) -> dict[str, ArmTotals]:
         """Return what is observed, by arm."""
@@ -449,7 +485,7 @@ class LiveAdapterConformance(_Fixtures):
     ) -> LiveBench:
         """The prepared adapter and two arms."""
         arms = (_files(artifact, adapter.scope), _files(treatment, adapter.scope))
-        return LiveBench(adapter, tmp_path / "bench", arms, visit, self.stands_still)
+        return LiveBench(adapter, tmp_path / "bench", arms, visit, self.stands_still, _lane_for(adapter, *arms))
 
     def test_there_is_one_total_for_each_arm(self, bench: LiveBench) -> None:
         """What is observed has the arms of the split, each once, and units came to them."""
@@ -481,7 +517,7 @@ class LiveAdapterConformance(_Fixtures):
         """After a kill the loop starts the same experiment again; what was counted stays, and counts once."""
         experiment = bench.begun()
         before = bench.totals(experiment)
-        bench.adapter.start(experiment)
+        bench.start(experiment)
         bench.demand_kept(before, bench.totals(experiment))
 
     def test_a_restart_loses_nothing(self, bench: LiveBench, again: Callable[[], LiveAdapter]) -> None:
@@ -489,7 +525,7 @@ class LiveAdapterConformance(_Fixtures):
         experiment = bench.begun()
         before = bench.totals(experiment)
         other = again()
-        other.start(experiment)
+        bench.start(experiment, other)
         bench.demand_kept(before, {arm.arm: arm for arm in other.observe(experiment.id)})
 
     def test_experiments_do_not_mix(self, bench: LiveBench) -> None:
@@ -499,7 +535,7 @@ class LiveAdapterConformance(_Fixtures):
         before = sum(arm.n for arm in bench.totals(first).values())
         bench.adapter.finish(first.id, Outcome.REVERTED)
         second = bench.experiment("kit/2")
-        bench.adapter.start(second)
+        bench.start(second)
         after = sum(arm.n for arm in bench.totals(second).values())
         assert after == 0 if bench.stands_still else after < before, "units of the test before are counted again"
 
@@ -538,6 +574,80 @@ class LiveAdapterConformance(_Fixtures):
         bench.totals(experiment)
         report = bench.adapter.gates(experiment.id, None)
         assert isinstance(report, GateReport) and report.invalid is None, f"a sound test is called invalid: {report}"
+
+    # Several tests at once
+
+    def test_its_lanes_are_the_same_after_a_restart(self, bench: LiveBench, again: Callable[[], LiveAdapter]) -> None:
+        """Tests in flight are found again by the name of their lane."""
+        if bench.lane is None:
+            _not_offered("OffersLanes")
+        assert offered(again()) == offered(bench.adapter)
+
+    def test_its_lanes_say_what_may_change(self, bench: LiveBench) -> None:
+        """Every lane has a sentence for the language model, always the same, and knobs of files that there are."""
+        adapter = bench.adapter
+        if not isinstance(adapter, OffersLanes) or bench.lane is None:
+            _not_offered("OffersLanes")
+        artifact = Artifact(bench.arms[0])
+        for lane in adapter.lanes:
+            assert adapter.lane_brief(lane.name).strip(), f"nothing is said of {lane.name}"
+            assert adapter.lane_brief(lane.name) == adapter.lane_brief(lane.name)
+            assert [knob for knob in adapter.lane_knobs(lane.name, artifact) if knob.path not in artifact.files] == []
+
+    def test_starting_together_twice_is_starting_once(self, bench: LiveBench) -> None:
+        """After a kill the loop starts the same treatments again; what was counted stays, and counts once."""
+        adapter, experiments = bench.together()
+        before = [bench.totals(experiment) for experiment in experiments]
+        adapter.start_together(experiments)
+        for counted, experiment in zip(before, experiments, strict=True):
+            bench.demand_kept(counted, bench.totals(experiment))
+
+    def test_treatments_of_a_test_share_its_control(self, bench: LiveBench) -> None:
+        """Whoever sees the control counts for every treatment, and whoever sees a treatment for that one alone."""
+        _, experiments = bench.together()
+        first, second = (bench.totals(experiment) for experiment in experiments)
+        if bench.stands_still:
+            assert first["control"] == second["control"], "each treatment has a control of its own"
+        else:
+            assert second["control"].n >= first["control"].n > 0
+        assert first["treatment"].n > 0 and second["treatment"].n > 0, "a treatment was not shown"
+
+    def test_finishing_one_treatment_leaves_the_others(self, bench: LiveBench) -> None:
+        """One that lost is taken out; the other keeps what was counted and goes on."""
+        _, (lost, stays) = bench.together()
+        bench.adapter.observe(lost.id)
+        before = bench.totals(stays)
+        bench.adapter.finish(lost.id, Outcome.REVERTED)
+        bench.demand_kept(before, bench.totals(stays))
+        bench.visit(bench.adapter, stays)
+        after = bench.totals(stays)
+        assert after["treatment"].n > before["treatment"].n, "the other treatment is shown no longer"
+        assert after["control"].n > before["control"].n, "the control is shown no longer"
+
+    def test_everybody_can_be_shown_the_incumbent_twice(self, bench: LiveBench) -> None:
+        """After a keep everybody sees what stands; a kill lets that be said again, and the folder stays as it is."""
+        if not isinstance(bench.adapter, OffersLanes) or bench.lane is None:
+            _not_offered("OffersLanes")
+        experiment = bench.begun()
+        bench.adapter.finish(experiment.id, Outcome.KEPT)
+        before = _snapshot(experiment.treatment)
+        for _ in range(2):
+            bench.adapter.show_to_everybody(experiment.treatment)
+        assert _changed(before, _snapshot(experiment.treatment)) == []
+
+
+def _lane_for(adapter: LiveAdapter, artifact: Mapping[str, str], treatment: Mapping[str, str]) -> Lane | None:
+    """Return the lane that the treatment belongs to, one of several arms if there is; None without lanes."""
+    lanes = offered(adapter)
+    if not isinstance(adapter, OffersLanes) or not lanes:
+        return None
+    there = Artifact(artifact)
+    refusals = {lane.name: adapter.belongs(lane.name, there, there.replace(treatment)) for lane in lanes}
+    fitting = [lane for lane in lanes if refusals[lane.name] is None]
+    if not fitting:
+        why = "; ".join(filter(None, refusals.values()))
+        pytest.fail(f"The treatment belongs to no lane: {why} Give another `treatment`.", pytrace=False)
+    return max(fitting, key=lambda lane: lane.arms)
 
 
 def _missing(name: str, line: str) -> NoReturn:

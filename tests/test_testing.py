@@ -21,6 +21,7 @@ from autoresearch.core import (
     GateReport,
     Guard,
     Knob,
+    Lane,
     LiveExperiment,
     Look,
     Measurement,
@@ -262,7 +263,7 @@ class NeverReady(Line):
         raise EnvironmentNotReadyError("There is no line here.")
 
 
-FAULTS = {
+FAULTS: dict[type, str] = {
     LacksMeasure: "it keeps the contract",
     MetricMoves: "metric and scope stay the same",
     ScopeTooWide: "the scope holds the artifact",
@@ -515,7 +516,98 @@ class CriesWolf(Crowd):
         return GateReport(invalid="Something is wrong.")
 
 
-LIVE_FAULTS = {
+class Streets(Crowd):
+    """Two streets with people of their own; two treatments share a control in each."""
+
+    lanes: Sequence[Lane] = (Lane("north", arms=2), Lane("south", arms=2))
+
+    def belongs(self, lane: str, parent: Artifact, candidate: Artifact) -> str | None:
+        return None if lane == "north" else "The page is in the north."
+
+    def lane_knobs(self, lane: str, artifact: Artifact) -> Sequence[Knob]:
+        return (Knob("words", "page.txt", choices=("1", "2")),)
+
+    def lane_brief(self, lane: str) -> str:
+        return f"What the {lane} reads."
+
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
+        for experiment in experiments:
+            super().start(experiment)
+            self.test_path(experiment.id).write_text(self.path(experiments[0].id).as_posix())
+
+    def test_path(self, experiment_id: str) -> Path:
+        return self.path(f"{experiment_id}-test")
+
+    def observe(self, experiment_id: str) -> Sequence[ArmTotals]:
+        control = json.loads(Path(self.test_path(experiment_id).read_text()).read_text())["control"]
+        n = self.read(experiment_id)["treatment"]
+        return [ArmTotals("control", control, 0.0, 0.0), ArmTotals("treatment", n, 0.0, 0.0)]
+
+    def visit(self, experiment_id: str) -> None:
+        first = Path(self.test_path(experiment_id).read_text())
+        counts = json.loads(first.read_text())
+        first.write_text(json.dumps({**counts, "control": counts["control"] + 100}))
+        mine = self.read(experiment_id)
+        self.path(experiment_id).write_text(json.dumps({**mine, "treatment": mine["treatment"] + 100}))
+
+    def show_to_everybody(self, artifact: Path) -> None: ...
+
+
+class MovesHouse(Streets):
+    def __init__(self, root: Path | None = None) -> None:
+        super().__init__(root)
+        self.lanes = Streets.lanes if root is None else (Lane("north", arms=2), Lane("east"))
+
+
+class SaysNothing(Streets):
+    def lane_brief(self, lane: str) -> str:
+        return ""
+
+
+class CountsAnew(Streets):
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
+        super().start_together(experiments)
+        if len(experiments) > 1:
+            self.path(experiments[1].id).write_text(json.dumps({"control": 0, "treatment": 0}))
+
+
+class OwnControls(Streets):
+    def start_together(self, experiments: Sequence[LiveExperiment]) -> None:
+        for experiment in experiments:
+            super().start_together([experiment])
+
+    def visit(self, experiment_id: str) -> None:
+        super().visit(experiment_id)
+        if experiment_id.endswith("2"):
+            super().visit(experiment_id)
+
+
+class ClosesTheStreet(Streets):
+    closed = False
+
+    def finish(self, experiment_id: str, outcome: Outcome) -> None:
+        self.closed = True
+
+    def visit(self, experiment_id: str) -> None:
+        if not self.closed:
+            super().visit(experiment_id)
+
+
+class PaintsOver(Streets):
+    def show_to_everybody(self, artifact: Path) -> None:
+        (artifact / "page.txt").write_text("Bought.")
+
+
+LANE_FAULTS: dict[type, str] = {
+    MovesHouse: "its lanes are the same after a restart",
+    SaysNothing: "its lanes say what may change",
+    CountsAnew: "starting together twice is starting once",
+    OwnControls: "treatments of a test share its control",
+    ClosesTheStreet: "finishing one treatment leaves the others",
+    PaintsOver: "everybody can be shown the incumbent twice",
+}
+
+LIVE_FAULTS: dict[type, str] = {
     LacksFinish: "it keeps the contract",
     OneArm: "there is one total for each arm",
     TooManyConvert: "totals are possible",
@@ -542,7 +634,31 @@ def test_every_live_check_has_a_planted_fault() -> None:
     """What both kits share is proved above."""
     shared = {item.name for item in run_checks(kit_of(Line))}
     names = {item.name for item in run_checks(live_kit_of(Crowd))}
-    assert names - shared == set(LIVE_FAULTS.values()) - {"it keeps the contract"}
+    assert names - shared == {*LIVE_FAULTS.values(), *LANE_FAULTS.values()} - {"it keeps the contract"}
+
+
+def test_a_sound_adapter_with_lanes_passes() -> None:
+    """Every check is passed or about something that it does not offer, and none of the lanes' is skipped."""
+    found = run_checks(live_kit_of(Streets))
+    assert all(item.holds for item in found), [item for item in found if not item.holds]
+    assert {item.name for item in found if item.outcome == "passed"} >= set(LANE_FAULTS.values())
+
+
+@pytest.mark.parametrize("fault", LANE_FAULTS, ids=lambda fault: fault.__name__)
+def test_the_fault_of_lanes_is_seen(fault: type) -> None:
+    """Each planted fault fails the check that is there for it."""
+    assert LANE_FAULTS[fault] in failures(run_checks(live_kit_of(fault)))
+
+
+def test_a_treatment_of_no_lane_is_told() -> None:
+    """An author whose treatment no lane takes is told so instead of seeing every check fail."""
+
+    class Gated(Streets):
+        def belongs(self, lane: str, parent: Artifact, candidate: Artifact) -> str | None:
+            return f"Not in the {lane}."
+
+    found = {item.name: item for item in run_checks(live_kit_of(Gated))}
+    assert "belongs to no lane: Not in the north.; Not in the south." in found["totals are possible"].detail
 
 
 @pytest.mark.parametrize("fault", LIVE_FAULTS, ids=lambda fault: fault.__name__)
