@@ -19,20 +19,24 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; one per core is right.")] = 2,
+    engine: Annotated[str, typer.Option("--server", help="What speaks HTTP: uvicorn or granian.")] = "uvicorn",
     public_url: Annotated[
         str, typer.Option(help="Where visitors reach the site; the self-test goes this way, through every cache.")
     ] = "",
 ) -> None:
     """Serve the campaign's page, assign visitors and count them; a run may stop and resume meanwhile."""
     from autoresearch.adapters.marketing.campaign import Campaign
-    from autoresearch.adapters.marketing.site.server import Server
+    from autoresearch.adapters.marketing.site.server import ENGINES, Server
+    from autoresearch.core import UsageError
 
+    if engine not in ENGINES:
+        raise UsageError(f"--server must be {' or '.join(ENGINES)}, not {engine!r}.")
     folder = layout_of(workspace).root
     note = untested(Campaign.load(folder))
     stop = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Server(folder, host=host, port=port, workers=workers, public_url=public_url) as server:
+        with Server(folder, host=host, port=port, workers=workers, public_url=public_url, engine=engine) as server:
             typer.echo(f"Serving {folder} at {server.url} with {workers} workers; the self-test has passed.")
             typer.echo("Everybody sees the incumbent until a run starts a test. Ctrl-C stops.")
             if note is not None:

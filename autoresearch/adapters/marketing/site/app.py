@@ -109,6 +109,7 @@ class Site:
         )
         self.views = Views(live, pages, settings, self.writer, ready)
         self.askers = AskerCount(live.path)
+        self.body_seconds = 20.0
         self.settings = settings
         self._live = live
         self._pages = pages
@@ -206,7 +207,7 @@ class Site:
                     allow_headers=["content-type"],
                 )
             )
-        handlers = {TooLargeError: _too_large, EnvironmentNotReadyError: _not_ready}
+        handlers = {TooLargeError: _too_large, TimeoutError: _too_slow, EnvironmentNotReadyError: _not_ready}
         return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
     def _person(self, request: Request) -> tuple[Visitor, str | None]:
@@ -230,7 +231,7 @@ class Site:
     async def _convert(self, request: Request) -> Response:
         """Count a form post. The fields are not read: a form's own handler, where one is set up, gets them as sent."""
         goal = request.path_params.get("goal", self.settings.goal)
-        await _body(request, self.settings.max_body)
+        await _body(request, self.settings.max_body, self.body_seconds)
         visitor, unit = self._person(request)
         if len(goal) > 100:
             return JSONResponse({"error": "The goal's name is too long."}, 400, _PRIVATE)
@@ -287,7 +288,7 @@ class Site:
 
     async def _events(self, request: Request) -> Response:
         """Take events: 200 with what was refused and why, 400 when nothing was of use, 503 when the log is at fault."""
-        body = await _body(request, self.settings.max_body)
+        body = await _body(request, self.settings.max_body, self.body_seconds)
         visitor, unit = self._person(request)
         try:
             rows = self._ingest.parse(body)
@@ -301,7 +302,7 @@ class Site:
     async def _webhook(self, request: Request) -> Response:
         """Take events of a sender that proves itself; a repeated request changes nothing."""
         name = request.path_params["name"]
-        body = await _body(request, self.settings.max_body)
+        body = await _body(request, self.settings.max_body, self.body_seconds)
         now_us = self.views.now_us(Visitor())
         try:
             now = datetime.fromtimestamp(now_us / 1e6, UTC)
@@ -346,7 +347,7 @@ class Site:
             self._visited(request, self._person(request)[0], hashed, clicks.LEAVE)
             form = '<form method="post"><button>Unsubscribe</button></form>'
             return HTMLResponse(_document("Unsubscribe", f"<p>Get no more mail from us?</p>{form}"), 200, _PRIVATE)
-        await _body(request, self.settings.max_body)
+        await _body(request, self.settings.max_body, self.body_seconds)
         suppression.suppress(self._suppression, hashed, "unsubscribe")
         visitor = read_headers(request.scope["headers"], simulated=self.settings.simulated)
         await self._count(unit, "unsubscribe", visitor)
@@ -409,19 +410,24 @@ async def _send(send: Send, status: int, headers: tuple[tuple[bytes, bytes], ...
     await send({"type": "http.response.body", "body": body})
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    """Read a request body of at most `limit` bytes. Raises TooLargeError."""
+async def _body(request: Request, limit: int, seconds: float) -> bytes:
+    """Read a request body of at most `limit` bytes. Raises TooLargeError, or TimeoutError if it takes longer."""
     stated = request.headers.get("content-length", "0")
     if stated.isdigit() and int(stated) > limit:
         raise TooLargeError
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise TooLargeError
-        parts.append(part)
+    async with asyncio.timeout(seconds):
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise TooLargeError
+            parts.append(part)
     return b"".join(parts)
+
+
+async def _too_slow(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "The request took too long."}, 408, {**_PRIVATE, "connection": "close"})
 
 
 async def _too_large(request: Request, error: Exception) -> Response:

@@ -16,6 +16,8 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from autoresearch.adapters.marketing.site.app import Site
+
+ENGINES = ("uvicorn", "granian")
+"""Servers that a worker may use; the second comes with an extra of its own."""
 
 _LOCK = "serve.lock"
 _START_SECONDS = 60.0
@@ -66,6 +71,7 @@ class Server:
         public_url: Where visitors reach the site, for the self-test; empty: where it listens.
         simulated: See `SiteSettings.simulated`.
         request_seconds: Time for one request to be whole; who takes longer is cut off, see patience.py.
+        engine: What speaks HTTP in the workers, one of `ENGINES`.
     """
 
     def __init__(
@@ -78,8 +84,10 @@ class Server:
         public_url: str = "",
         simulated: bool = False,
         request_seconds: float = 20.0,
+        engine: str = "uvicorn",
     ) -> None:
-        require_extra()
+        require_extra(engine)
+        self._engine = engine
         self.folder = folder
         self._host, self._port, self._workers = host, port, workers
         self._simulated = simulated
@@ -178,7 +186,7 @@ class Server:
         context = multiprocessing.get_context("spawn")
         process = context.Process(
             target=work,
-            args=(self.folder, self._socket, self._simulated, os.getpid(), self._request_seconds),
+            args=(self.folder, self._socket, self._simulated, os.getpid(), self._request_seconds, self._engine),
             daemon=True,
         )
         process.start()
@@ -234,17 +242,42 @@ def is_serving(folder: Path) -> bool:
     return False
 
 
-def work(folder: Path, listening: socket.socket, simulated: bool, parent: int, request_seconds: float) -> None:
+def work(
+    folder: Path, listening: socket.socket, simulated: bool, parent: int, request_seconds: float, engine: str
+) -> None:
     """Serve until told to stop; the body of a worker process."""
-    import uvicorn
-
-    from autoresearch.adapters.marketing.site.patience import Connection, PatientServer
-
     # Ctrl-C goes to the whole group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # uvicorn ends well and then raises the signal once more, which would kill us before anything is closed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     site = build_site(folder, simulated=simulated)
+    site.body_seconds = request_seconds
+    server, run = _engine(engine, site, listening, request_seconds)
+    over = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(site, server, parent, over), daemon=True)
+    keeper.start()
+    try:
+        run()
+    finally:
+        over.set()
+        keeper.join()
+        site.askers.write()
+        site.writer.close()
+
+
+def _engine(
+    engine: str, site: Site, listening: socket.socket, request_seconds: float
+) -> tuple[object, Callable[[], None]]:
+    """Return a server, which ends when its `should_exit` is set, and what runs it."""
+    if engine == "granian":
+        from autoresearch.adapters.marketing.site.granian_server import GranianWorker
+
+        worker = GranianWorker(site, listening, request_seconds)
+        return worker, worker.run
+    import uvicorn
+
+    from autoresearch.adapters.marketing.site.patience import Connection, PatientServer
+
     config = uvicorn.Config(
         site,
         http=Connection,
@@ -256,16 +289,7 @@ def work(folder: Path, listening: socket.socket, simulated: bool, parent: int, r
         timeout_graceful_shutdown=int(_STOP_SECONDS) // 2,
     )
     server = PatientServer(config, request_seconds)
-    over = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(site, server, parent, over), daemon=True)
-    keeper.start()
-    try:
-        server.run(sockets=[listening])
-    finally:
-        over.set()
-        keeper.join()
-        site.askers.write()
-        site.writer.close()
+    return server, partial(server.run, sockets=[listening])
 
 
 def build_site(folder: Path, *, simulated: bool = False) -> Site:
