@@ -84,6 +84,10 @@ class Desk:
         self._child: Child | None = None
         self._redact = Redactor(os.environ)
 
+    def shown(self, text: str) -> str:
+        """Return a message as an agent may see it: it can quote a file with a secret, or what a candidate printed."""
+        return self._text(text, _LOG)
+
     # Beginning
 
     def begin(self, order: Order) -> Started | None:

@@ -98,7 +98,8 @@ def launch(order: Order, *, workspace: Path | None, cwd: Path) -> Child:
         UsageError: If an argument cannot be given to a program.
         EnvironmentNotReadyError: If no process can be begun.
     """
-    command = [sys.executable, "-m", "autoresearch", *order.arguments(workspace)]
+    # -P: without it a file json.py in the workspace would be imported in place of Python's own.
+    command = [sys.executable, "-P", "-m", "autoresearch", *order.arguments(workspace)]
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child is remembered
     try:
         process = subprocess.Popen(

@@ -46,12 +46,12 @@ def serve(workspace: Path | None) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(desk: Desk) -> Iterator[None]:
     """Let an agent read what a person would; anything else is our bug, and its traceback goes to standard error."""
     try:
         yield
     except AutoresearchError as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(desk.shown(str(error))) from error
 
 
 def build_server(desk: Desk) -> MCPServer[Any]:
@@ -121,7 +121,7 @@ def _add_start(tools: Tools, desk: Desk) -> None:
             approve=approve,
             new=new,
         )
-        with _told():
+        with _told(desk):
             answer = desk.begin(order)
             until = time.monotonic() + BEGINNING_SECONDS
             while answer is None and time.monotonic() < until:
@@ -134,13 +134,13 @@ def _add_looking(tools: Tools, desk: Desk) -> None:
     @tools.add(_READS)
     def status() -> Status:
         """Show the latest run in figures."""
-        with _told():
+        with _told(desk):
             return desk.status()
 
     @tools.add(_READS)
     def log(last: Annotated[int, Field(ge=1, le=500, description="How many of the latest to list.")] = 30) -> Logged:
         """List the latest finished experiments, oldest first, and the proposals that came to nothing."""
-        with _told():
+        with _told(desk):
             return desk.log(last)
 
     @tools.add(_READS)
@@ -150,7 +150,7 @@ def _add_looking(tools: Tools, desk: Desk) -> None:
         log: Annotated[bool, Field(description="With the end of what it printed.")] = False,
     ) -> Shown:
         """Show one experiment: hypothesis, outcome and reason, measurements, effect, diff, log."""
-        with _told():
+        with _told(desk):
             return desk.show(which, diff=diff, log=log)
 
 
@@ -167,7 +167,7 @@ def _add_proposing(tools: Tools, desk: Desk) -> None:
         """Return what the loop wants next: a proposal, a repair, or to be asked again; waits while it measures."""
         until = time.monotonic() + wait_seconds
         while True:
-            with _told():
+            with _told(desk):
                 answer = desk.next_request(have_material)
             if answer.state not in ("busy", "preparing") or time.monotonic() >= until:
                 return answer
@@ -185,7 +185,7 @@ def _add_proposing(tools: Tools, desk: Desk) -> None:
         ] = "",
     ) -> Proposed:
         """Submit one hypothesis with its edits; refused at once, with the reason, where they cannot be applied."""
-        with _told():
+        with _told(desk):
             return desk.propose(
                 Answer(
                     request=request,
@@ -202,35 +202,35 @@ def _add_steering(tools: Tools, desk: Desk) -> None:
     @tools.add(_STEERS)
     def pause() -> Told:
         """Pause the run at work after its experiment, or at once while it waits for a proposal."""
-        with _told():
+        with _told(desk):
             return desk.send("pause")
 
     @tools.add(_STEERS)
     def resume() -> Told:
         """Let a paused run go on."""
-        with _told():
+        with _told(desk):
             return desk.send("resume")
 
     @tools.add(_STEERS)
     def stop() -> Told:
         """End the run at work after its experiment, or at once while it waits for a proposal; start goes on with it."""
-        with _told():
+        with _told(desk):
             return desk.send("stop")
 
     @tools.add(_STEERS)
     def note(text: Annotated[str, Field(min_length=1, max_length=2000)]) -> Told:
         """Leave a note for whoever proposes; it comes with every later request."""
-        with _told():
+        with _told(desk):
             return desk.send("note", text)
 
     @tools.add(_STEERS)
     def approve(number: Number) -> Told:
         """Let a waiting candidate be measured; not one that was proposed through these tools."""
-        with _told():
+        with _told(desk):
             return desk.send("approve", str(number))
 
     @tools.add(_STEERS)
     def reject(number: Number) -> Told:
         """Refuse a waiting candidate; it counts as reverted."""
-        with _told():
+        with _told(desk):
             return desk.send("reject", str(number))

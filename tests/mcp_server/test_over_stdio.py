@@ -18,6 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from autoresearch.core.ledger import Ledger
 from autoresearch.mcp_server.desk import Desk
+from autoresearch.mcp_server.launch import Order, launch
 from autoresearch.mcp_server.server import build_server
 from tests.cli.plugins import write_hill
 from tests.core.fakes import make_workspace
@@ -204,6 +205,36 @@ def test_show_names_what_there_is(tmp_path: Path) -> None:
             assert (await agent.call("show"))["number"] == 0
 
         in_process(working.desk, work)
+
+
+def test_a_refusal_does_not_quote_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest lines of a file, which help the next attempt, pass the same filter as the file itself."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "31415926535")
+    root = make_workspace(tmp_path / "w", "31415926535")
+    with at_work(root) as working:
+        asked = working.asked(1)
+
+        async def work(agent: Agent) -> None:
+            edits = [
+                {"path": "number.txt", "search": "3141592653", "replace": "1"},
+                {"path": "number.txt", "search": "31415926530", "replace": "1"},
+            ]
+            said = await agent.refused(
+                "propose", request=asked.request, hypothesis="Less.", category="other", edits=edits
+            )
+            assert "The nearest there are:" in said and "[redacted: environment]" in said
+            assert "31415926535" not in said
+
+        in_process(Desk(root, root), work)
+
+
+def test_a_file_of_the_workspace_is_no_module_of_the_run(tmp_path: Path) -> None:
+    """What lies in the folder of the server is not imported in place of Python's own modules."""
+    (tmp_path / "typing.py").write_text("raise SystemExit('taken over')\n", encoding="utf-8")
+    child = launch(Order(adapter="none"), workspace=None, cwd=tmp_path)
+    assert child.process.wait(60) == 1
+    assert child.complaint().startswith("No adapter named 'none' is installed")
+    child.forget()
 
 
 def test_without_the_package_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_an_answer_that_cannot_be_applied_is_refused_at_once(tmp_path: Path) -> 
             "holds no edit": {},
             "leave every file as it was": {"files": [FileText(path="number.txt", text="3")]},
             "no category 'magic'": {"category": "magic", "files": [FileText(path="number.txt", text="1")]},
-            "has 0 characters": {"hypothesis": " ", "files": [FileText(path="number.txt", text="1")]},
+            "and this one has 0": {"hypothesis": " ", "files": [FileText(path="number.txt", text="1")]},
         }
         for words, given in faults.items():
             fields = {"request": asked.request, "hypothesis": "Why not.", "category": "constants", **given}

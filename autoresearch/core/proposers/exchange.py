@@ -277,8 +277,8 @@ def candidate_of(answer: Answer, artifact: Artifact, scope: Scope, known: list[s
     hypothesis = answer.hypothesis.strip()
     if not hypothesis or len(hypothesis) > LONGEST_HYPOTHESIS or "\n" in hypothesis:
         raise ProposalError(
-            f"The hypothesis has {len(hypothesis)} characters on {len(hypothesis.splitlines())} lines, and must be one "
-            f"sentence of 1 to {LONGEST_HYPOTHESIS} characters. Say what changes and why the metric should move."
+            f"The hypothesis must be one sentence on one line, of 1 to {LONGEST_HYPOTHESIS} characters, and this one "
+            f"has {len(hypothesis)}. Say what changes and why the metric should move."
         )
     if answer.category not in known:
         raise ProposalError(f"There is no category {answer.category[:60]!r}. Take one of {', '.join(known)}.")
