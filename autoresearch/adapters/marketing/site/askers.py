@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,13 +40,13 @@ class AskerCount:
     """
 
     def __init__(self, state: Path) -> None:
-        self.counts: Askers = {}
+        self.counts: Askers = defaultdict(Counter)
         self._path = state / FOLDER / f"{os.getpid()}-{secrets.token_hex(4)}.json"
         self._written = 0
 
     def note(self, page: str, kind: str) -> None:
         """Count a request."""
-        self.counts.setdefault(page, Counter())[kind] += 1
+        self.counts[page][kind] += 1
 
     def write(self) -> None:
         """Write the count by rename, where there is anything new. Raises OSError if the disk will not have it."""
