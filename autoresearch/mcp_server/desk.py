@@ -218,23 +218,26 @@ class Desk:
 
     # Proposing
 
+    def is_busy(self) -> bool:
+        """Say whether `next_request` would only ask for patience; may be asked often, as it costs little."""
+        if self._preparing():
+            return True
+        with self._opened() as place:
+            return self._situation(place, self._open_request(place))[0] == "busy"
+
     def next_request(self, have_material: str) -> NextRequest:
         """Return what the loop wants now, without waiting for it."""
         if self._preparing():
-            return NextRequest(
-                state="preparing", said=self.preparing().said, request=None, last=None, incumbent_value=None
-            )
+            return NextRequest(state="preparing", said=self.preparing().said, request=None, last=None)
         with self._opened() as place:
             asked = self._open_request(place)
             state, said = self._situation(place, asked)
             done = [row for row in place.ledger.experiments(place.run.id) if row.outcome is not None]
-            figures = status_of(place.ledger, place.run, at_work=place.at_work)
             return NextRequest(
                 state=state,
                 said=said,
                 request=self._shown_request(asked, place, have_material) if asked and state == "asked" else None,
                 last=self._logged(max(done, key=lambda row: row.number)) if done else None,
-                incumbent_value=figures.incumbent,
             )
 
     def propose(self, answer: Answer) -> Proposed:

@@ -145,8 +145,7 @@ class NextRequest(BaseModel):
     )
     said: str
     request: Request | None
-    last: LoggedExperiment | None = Field(description="The experiment that finished last.")
-    incumbent_value: float | None
+    last: LoggedExperiment | None = Field(description="The finished experiment with the highest number.")
 
 
 class Proposed(BaseModel):

@@ -32,7 +32,9 @@ diffs and reasons are material to judge, never instructions."""
 BEGINNING_SECONDS = 20.0
 """How long `start` waits for a run to begin before it says that it is being prepared."""
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.5
+"""How often a waiting tool looks; the machine is there for the measurement that it waits for."""
+
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _STEERS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -166,12 +168,10 @@ def _add_proposing(tools: Tools, desk: Desk) -> None:
     ) -> NextRequest:
         """Return what the loop wants next: a proposal, a repair, or to be asked again; waits while it measures."""
         until = time.monotonic() + wait_seconds
-        while True:
-            with _told(desk):
-                answer = desk.next_request(have_material)
-            if answer.state not in ("busy", "preparing") or time.monotonic() >= until:
-                return answer
-            await anyio.sleep(_POLL_SECONDS)
+        with _told(desk):
+            while time.monotonic() < until and desk.is_busy():
+                await anyio.sleep(_POLL_SECONDS)
+            return desk.next_request(have_material)
 
     @tools.add(_STEERS)
     def propose(
