@@ -1,11 +1,15 @@
-"""`autoresearch decide`: the race for people who only have numbers."""
+"""`autoresearch decide`: the race for people who only have numbers.
+
+Of several treatments each is raced against the one control at its share of alpha, as the loop does it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +38,7 @@ def decide(
         str | None, typer.Option(help="The arm to beat; by default control, else the first seen.", show_default=False)
     ] = None,
     treatment: Annotated[
-        str | None, typer.Option(help="The arm to judge; needed with more than two.", show_default=False)
+        str | None, typer.Option(help="The one arm to judge; by default all but the control.", show_default=False)
     ] = None,
     cumulative: Annotated[bool, typer.Option("--cumulative", help="Counts are running totals.")] = False,
     alpha: Annotated[float, typer.Option(help="Chance of keeping what is not better, at most.")] = 0.05,
@@ -61,32 +65,63 @@ def decide(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Judge two arms: keep, revert, or what is missing.
+    """Judge arms against a control: keep, revert, or what is missing.
 
-    Looking is allowed at any time and as often as you like: the verdict is that of the first look at which a line is
-    crossed.
+    Several arms share --alpha, the chance of keeping any that is not better. Looking is allowed at any time and as
+    often as you like: the verdict is that of the first look at which a line is crossed.
     """
     _check_options(alpha, beta, min_effect, noise)
     counts = _prior(prior)
-    from autoresearch.core.decision.race import judge
-    from autoresearch.core.decision.records import DEFAULT_LIFT, ProportionTable, read_table
+    from autoresearch.core.decision.arms import judge_arms
+    from autoresearch.core.decision.records import DEFAULT_LIFT, ProportionTable, read_tables
 
-    table = read_table(_read(file), control=control, treatment=treatment, cumulative=cumulative)
-    race: Family
-    if isinstance(table, ProportionTable):
-        if noise is not None:
-            raise typer.BadParameter("is for values; counts carry their own noise.", param_hint="--noise")
-        smallest = DEFAULT_LIFT if min_effect is None else _lift(min_effect)
-        race = table.race(smallest, counts, lower_is_better=lower_is_better)
-    else:
-        if prior != _PRIOR:
-            raise typer.BadParameter("is for counts; values have no rate to begin with.", param_hint="--prior")
-        race, smallest = table.race(min_effect, noise, lower_is_better=lower_is_better)
-    judgement = judge(race, alpha, beta)
+    tables = read_tables(_read(file), control=control, treatment=treatment, cumulative=cumulative)
+    races: dict[str, tuple[Family, float]] = {}
+    for table in tables:
+        if isinstance(table, ProportionTable):
+            if noise is not None:
+                raise typer.BadParameter("is for values; counts carry their own noise.", param_hint="--noise")
+            smallest = DEFAULT_LIFT if min_effect is None else _lift(min_effect)
+            races[table.names.treatment] = (table.race(smallest, counts, lower_is_better=lower_is_better), smallest)
+        else:
+            if prior != _PRIOR:
+                raise typer.BadParameter("is for counts; values have no rate to begin with.", param_hint="--prior")
+            races[table.names.treatment] = table.race(min_effect, noise, lower_is_better=lower_is_better)
+    judgements = judge_arms({name: race for name, (race, _) in races.items()}, alpha, beta)
+    judged = [
+        _Judged(table, *races[table.names.treatment], judgements[table.names.treatment], alpha / len(tables), beta)
+        for table in tables
+    ]
     if json:
-        typer.echo(as_json(_as_record(table, judgement)))
+        typer.echo(
+            as_json(_as_record(judged[0].table, judged[0].judgement) if len(judged) == 1 else _as_records(judged))
+        )
         return
-    typer.echo(_told(table, race, judgement, alpha, beta, smallest, lower_is_better), nl=False)
+    typer.echo(_told(judged[0], lower_is_better) if len(judged) == 1 else _told_all(judged, lower_is_better), nl=False)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One treatment, its race against the control and what came of it; `alpha` is its own share."""
+
+    table: ProportionTable | ValueTable
+    race: Family
+    smallest: float
+    judgement: Judgement
+    alpha: float
+    beta: float
+
+    @property
+    def relative(self) -> bool:
+        """Whether effects are lifts."""
+        from autoresearch.core.decision.records import ProportionTable
+
+        return isinstance(self.table, ProportionTable)
+
+    @property
+    def size(self) -> Callable[[float], str]:
+        """How an effect is written."""
+        return _percent if self.relative else _plain
 
 
 def _check_options(alpha: float, beta: float, min_effect: float | None, noise: float | None) -> None:
@@ -167,6 +202,23 @@ def _as_record(table: ProportionTable | ValueTable, judgement: Judgement) -> dic
     }
 
 
+def _as_records(judged: Sequence[_Judged]) -> dict[str, object]:
+    """Return the object that `--json` prints for several treatments."""
+    return {
+        "best": _best(judged),
+        "control": judged[0].table.names.control,
+        "treatments": [
+            {"treatment": one.table.names.treatment, **_as_record(one.table, one.judgement)} for one in judged
+        ],
+    }
+
+
+def _best(judged: Sequence[_Judged]) -> str | None:
+    from autoresearch.core.decision.arms import best_kept
+
+    return best_kept({one.table.names.treatment: one.judgement for one in judged})
+
+
 def _units(table: ProportionTable | ValueTable, look: int) -> int:
     """Return the units or runs of both arms up to a look."""
     from autoresearch.core.decision.records import ProportionTable
@@ -178,31 +230,41 @@ def _units(table: ProportionTable | ValueTable, look: int) -> int:
     return control.n + treatment.n
 
 
-def _told(
-    table: ProportionTable | ValueTable,
-    race: Family,
-    judgement: Judgement,
-    alpha: float,
-    beta: float,
-    smallest: float,
-    lower_is_better: bool,
-) -> str:
-    """Return what is printed: one sentence, then the figures behind it."""
-    from autoresearch.core.decision.records import ProportionTable
+def _told(one: _Judged, lower_is_better: bool) -> str:
+    """Return what is printed of one treatment: one sentence, then the figures behind it."""
+    return f"{clean(_sentence(one.table, one.judgement, one.size(one.smallest)))}\n\n{_figures(one, lower_is_better)}"
 
-    relative = isinstance(table, ProportionTable)
-    size = _percent if relative else _plain
-    lines = fields(
+
+def _figures(one: _Judged, lower_is_better: bool) -> str:
+    judgement, alpha, beta = one.judgement, one.alpha, one.beta
+    return fields(
         [
-            ("lift" if relative else "gain", _bounds(judgement, size, alpha, beta)),
-            ("", _meaning(table) if relative and lower_is_better else ""),
+            ("lift" if one.relative else "gain", _bounds(judgement, one.size, alpha, beta)),
+            ("", _meaning(one.table) if one.relative and lower_is_better else ""),
             ("win", f"{judgement.e_win:.4g}; {1 / alpha:.4g} is enough to keep"),
             ("lose", f"{judgement.e_lose:.4g}; " + (f"{1 / beta:.4g} is enough to revert" if beta else "switched off")),
-            ("data", _data(table, judgement.look)),
-            ("missing", _missing(table, race, judgement, alpha, beta)),
+            ("data", _data(one.table, judgement.look)),
+            ("missing", _missing(one.table, one.race, judgement, alpha, beta)),
         ]
     )
-    return f"{clean(_sentence(table, judgement, size(smallest)))}\n\n{lines}"
+
+
+def _told_all(judged: Sequence[_Judged], lower_is_better: bool) -> str:
+    """Return what is printed of several treatments: which is best, then each of them as if it were the only one."""
+    from autoresearch.core.decision import Decision
+
+    best, control = _best(judged), judged[0].table.names.control
+    if best is not None:
+        winners = sum(one.judgement.decision is Decision.KEEP for one in judged)
+        head = f"Keep {best}: of {len(judged)} treatments it alone is shown to be better than {control}."
+        if winners > 1:
+            head = f"Keep {best}: of the {winners} treatments that are better than {control} it is the surest."
+    elif all(one.judgement.decision is Decision.REVERT for one in judged):
+        head = f"Revert to {control}: none of {len(judged)} treatments is better by as much as is worth having."
+    else:
+        head = f"Go on: nothing is decided yet between {control} and the best of {len(judged)} treatments."
+    parts = [_told(one, lower_is_better) for one in judged]
+    return "\n".join([f"{clean(head)}\n", *parts])
 
 
 def _bounds(judgement: Judgement, size: Callable[[float], str], alpha: float, beta: float) -> str:

@@ -46,7 +46,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "export": BuiltIn("export:export", "Write the experiments, or the kept steps as a branch."),
     "import": BuiltIn("import_:import_", "Read the log of a finished run, of any tool, to look at."),
     "audit": BuiltIn("audit:audit", "Say how much of a finished run's gain is real."),
-    "decide": BuiltIn("decide:decide", "Judge two arms: keep, revert, or what is missing."),
+    "decide": BuiltIn("decide:decide", "Judge arms against a control: keep, revert, or what is missing."),
     "pause": BuiltIn("steer:pause", "Pause the run at work after its experiment."),
     "resume": BuiltIn("steer:resume", "Let a paused run go on."),
     "stop": BuiltIn("steer:stop", "End the run at work after its experiment."),

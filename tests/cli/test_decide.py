@@ -216,7 +216,7 @@ BAD: list[tuple[str, str]] = [
     (f"{COUNTS}\n1,a,10,1\n2,a,10,1\n", "one arm only, a"),
     (f"{COUNTS}\n1,a,10,1\n1,b,0,0\n", "b has no exposures"),
     (f"{COUNTS}\n1,a,10,1\n1,,10,1\n", "Line 3: variant is empty"),
-    (f"{COUNTS}\n1,a,9,1\n1,b,9,1\n1,c,9,1\n", "--treatment b, and once for each of the others"),
+    (f"{COUNTS}\n1,a,9,1\n1,b,9,1\n1,c,0,0\n", "c has no exposures"),
     ("date,variant,exposures,conversions,experiment_id\n1,a,9,1,x\n1,b,9,1,y\n", "2 experiments (x, y)"),
     (f"{COUNTS}\n1,a,900,40\n2,b,900,70\n", "No date has people in both a and b"),
     (f"{COUNTS}\n2026-03-01,a,900,40\n03/01/2026,b,900,70\n", "write their dates alike"),
@@ -227,7 +227,7 @@ BAD: list[tuple[str, str]] = [
     ("arm,value\na,1\nb,1e200\n", "Line 3: value is 1e200, larger than any measurement"),
     ("arm,value\na,1\na,2\n", "one arm only"),
     ("arm,value\na,1\nb,2\n", "one run each"),
-    ("arm,value\na,1\nb,2\nc,3\n", "3 arms (a, b, c)"),
+    ("arm,value\na,1\na,1.1\nb,2\nc,nan\n", "Line 5: value is nan"),
 ]
 
 
@@ -237,11 +237,37 @@ def test_what_cannot_be_right_gets_a_sentence(tmp_path: Path, text: str, sentenc
     assert sentence in refused(tmp_path, text)
 
 
-def test_three_arms_are_compared_two_at_a_time(tmp_path: Path) -> None:
-    """With `--treatment` the third arm is left out, and the advice divides alpha."""
+def test_several_treatments_share_alpha(tmp_path: Path) -> None:
+    """Each is raced against the control at its share, as if `--alpha` had been divided; alone it has all of it."""
     text = f"{COUNTS}\n1,a,900,40\n1,b,900,70\n1,c,900,10\n"
-    assert "--alpha 0.025" in refused(tmp_path, text)
-    assert decided(tmp_path, text, "--treatment", "c")["lift"] == pytest.approx(-0.75)
+    found = decided(tmp_path, text)
+    assert list(found) == ["best", "control", "treatments"] and (found["best"], found["control"]) == (None, "a")
+    assert [one["verdict"] for one in found["treatments"]] == ["continue", "revert"]
+    for name, one in zip("bc", found["treatments"], strict=True):
+        alone = decided(tmp_path, text, "--treatment", name, "--alpha", "0.025")
+        assert one == {"treatment": name, **alone}
+    assert decided(tmp_path, text, "--treatment", "b")["verdict"] == "keep"
+
+
+def test_the_best_of_several_treatments_is_named(tmp_path: Path) -> None:
+    """The surest of the winners, the only winner, or nobody."""
+    text = f"{COUNTS}\n1,a,900,40\n1,b,900,99\n1,c,900,{{}}\n"
+    assert told(tmp_path, text.format(140)).startswith(
+        "Keep c: of the 2 treatments that are better than a it is the surest.\n\nKeep b: it is better than a.\n"
+    )
+    assert told(tmp_path, text.format(41)).startswith(
+        "Keep b: of 2 treatments it alone is shown to be better than a.\n"
+    )
+    assert decided(tmp_path, text.format(140))["best"] == "c"
+    few = f"{COUNTS}\n1,a,900,40\n1,b,900,{{}}\n1,c,900,10\n"
+    assert told(tmp_path, few.format(41)).startswith("Go on: nothing is decided yet between a and the best of 2")
+    assert told(tmp_path, few.format(10)).startswith("Revert to a: none of 2 treatments is better by as much as")
+
+
+def test_several_treatments_of_runs_are_raced_too(tmp_path: Path) -> None:
+    """Repeated runs of three contestants: two against the first."""
+    found = decided(tmp_path, f"{RUNS}other,0.99\nother,1.01\nother,1.0\n")
+    assert [one["treatment"] for one in found["treatments"]] == ["new", "other"]
 
 
 @pytest.mark.parametrize(

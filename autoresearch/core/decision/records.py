@@ -142,27 +142,29 @@ def _with(totals: ArmTotals, value: float) -> ArmTotals:
     return ArmTotals(totals.arm, totals.n + 1, totals.total + value, totals.total_sq + value * value)
 
 
-def read_table(
+def read_tables(
     text: str, *, control: str | None = None, treatment: str | None = None, cumulative: bool = False
-) -> ProportionTable | ValueTable:
-    """Read a table of either shape.
+) -> list[ProportionTable] | list[ValueTable]:
+    """Read a file of either shape: one table for each treatment beside the one control, in order of appearance.
 
     Args:
         text: The file.
         control: Name of the control arm; None: `control` where there is one, else the first arm of the file.
-        treatment: Name of the other arm; None: the only other one.
+        treatment: Name of the one treatment that is wanted; None: all of them.
         cumulative: Counts are running totals per variant instead of increments.
 
     Raises:
         UsageError: If the table is of neither shape, a row cannot be right (names the line), or there are not two arms.
     """
     rows = _rows(text)
-    columns = set(rows[0].cells) if rows else set()
-    if {"arm", "value"} <= columns:
+    if {"arm", "value"} <= set(rows[0].cells):
         if cumulative:
             raise UsageError("--cumulative is for counts, and this file has one run a row. Leave it out.")
-        return _value_table(rows, control, treatment)
-    return _proportion_table(rows, control, treatment, cumulative)
+        pairs = _pairs([row.name("arm") for row in rows], control, treatment)
+        return [_value_table(rows, names) for names in pairs]
+    _refuse_several_experiments(rows)
+    pairs = _pairs([row.name("variant") for row in rows], control, treatment)
+    return [_proportion_table(rows, names, cumulative) for names in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +240,8 @@ def _check_header(header: Sequence[str], line: int) -> None:
         raise UsageError(f"Line {line} names a column twice: {', '.join(header)}.")
 
 
-def _names(arms: Sequence[str], control: str | None, treatment: str | None) -> Names:
-    """Choose the two arms among those of the file, which are given in order of appearance."""
+def _pairs(arms: Sequence[str], control: str | None, treatment: str | None) -> list[Names]:
+    """Choose the control and the treatments among the arms of the file, which are given in order of appearance."""
     distinct = list(dict.fromkeys(arms))
     for option, name in (("--control", control), ("--treatment", treatment)):
         if name is not None and name not in distinct:
@@ -253,17 +255,10 @@ def _names(arms: Sequence[str], control: str | None, treatment: str | None) -> N
     others = [name for name in distinct if name != chosen]
     if treatment == chosen:
         raise UsageError(f"{chosen!r} cannot be control and treatment at once.\nName another --control or --treatment.")
-    if treatment is None and len(others) > 1:
-        raise UsageError(
-            f"The file has {len(distinct)} arms ({', '.join(distinct)}), and decide compares two at a time.\n"
-            f"Name one with --treatment, e.g. --treatment {others[0]}, and once for each of the others; with "
-            f"{len(others)} comparisons divide the error rate by {len(others)}: --alpha {0.05 / len(others):.3g}."
-        )
-    return Names(chosen, treatment or others[0])
+    return [Names(chosen, name) for name in others if treatment in (None, name)]
 
 
-def _value_table(rows: Sequence[_Row], control: str | None, treatment: str | None) -> ValueTable:
-    names = _names([row.name("arm") for row in rows], control, treatment)
+def _value_table(rows: Sequence[_Row], names: Names) -> ValueTable:
     values = [(row.name("arm"), row.number("value")) for row in rows]
     wanted = (names.control, names.treatment)
     return ValueTable(names, tuple((arm == names.treatment, value) for arm, value in values if arm in wanted))
@@ -272,11 +267,7 @@ def _value_table(rows: Sequence[_Row], control: str | None, treatment: str | Non
 _Totals = tuple[float, float]
 
 
-def _proportion_table(
-    rows: Sequence[_Row], control: str | None, treatment: str | None, cumulative: bool
-) -> ProportionTable:
-    _refuse_several_experiments(rows)
-    names = _names([row.name("variant") for row in rows], control, treatment)
+def _proportion_table(rows: Sequence[_Row], names: Names, cumulative: bool) -> ProportionTable:
     rows = [row for row in rows if row.name("variant") in (names.control, names.treatment)]
     dates = _in_order([row.cells.get("date", "") for row in rows])
     position = {label: index for index, label in enumerate(dates)}

@@ -16,7 +16,7 @@ from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.decision.race import first_crossing, judge, settling_share
 from autoresearch.core.decision.race_normal import log_lose, log_win, t_statistic
 from autoresearch.core.decision.race_policy import VALUE_LOOKS, RacePolicy
-from autoresearch.core.decision.records import read_table
+from autoresearch.core.decision.records import read_tables
 from autoresearch.core.errors import UsageError
 
 RATE = Metric("conversion", "", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.2)
@@ -313,7 +313,7 @@ def test_believed_gain_of_values_takes_luck_off() -> None:
 def test_what_settles_a_race_does_settle_it() -> None:
     """A race grown by the forecast share crosses the line that was forecast; by half of it, none."""
     text = "variant,exposures,conversions\ncontrol,900,43\nb,900,66\n"
-    race = read_table(text).race(0.2)  # type: ignore[union-attr,call-arg]
+    race = read_tables(text)[0].race(0.2)  # type: ignore[union-attr,call-arg]
     found = settling_share(race, 0.05, 0.2)  # type: ignore[arg-type]
     assert found is not None
     share, decision = found
