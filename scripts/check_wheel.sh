@@ -69,4 +69,22 @@ said=$(autoresearch log -w tour)
 must "The artifact as found"
 said=$(autoresearch report -w tour --output=-)
 must "<!DOCTYPE html>" "believed gain"
-echo "Wheel: installs, explains itself and runs"
+# An author's first adapter: the commands and the test of docs/write-an-adapter.md, with what it says and nothing else.
+mkdir author
+cd author
+python - "$root/docs/write-an-adapter.md" <<'END'
+import pathlib, re, sys
+
+page = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
+blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+commands = [text for language, text in blocks if language == "bash" and "banner" in text]
+(test,) = (text for language, text in blocks if "class TestBanner" in text)
+first, *rest = commands
+test = f"cat >banner/tests/test_shown.py <<'TEST'\n{test}TEST\n"
+pathlib.Path("commands.sh").write_text("\n".join([first, test, *rest]), encoding="utf-8")
+END
+said=$(PIP_QUIET=1 bash -eu commands.sh 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
+must "Next: pip install -e banner" "6 experiments:" " passed" "The contract is kept"
+said=$(autoresearch adapters)
+must "banner" "autoresearch-banner"
+echo "Wheel: installs, explains itself, runs, and takes in an adapter"
