@@ -14,6 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "json.md"
 _SECTION = re.compile(r"^## `autoresearch (?P<words>[^`]+)`$")
 _PART = re.compile(r"^### (?:Each of )?`(?P<path>[a-z_.]+)`$")
 _LINES = re.compile(r"^### Lines with `event` `(?P<event>\w+)`$")
+_INSTEAD = re.compile(r"^### Instead: (?P<case>[a-z ]+)$")
 _ROW = re.compile(r"^\| (?P<keys>`[^|]+`) \| (?P<type>[^|]+) \| [^|]*\|$")
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -39,7 +40,10 @@ class Schema:
 
 @cache
 def schemas() -> dict[str, Schema]:
-    """Return command -> schema, with upper-case arguments left out: `log --failed`, `run: end`."""
+    """Return command -> schema, with upper-case arguments left out: `log --failed`, `run: end`.
+
+    A heading `### Instead: CASE` begins the tables of another object that the same command may print.
+    """
     found: dict[str, Schema] = {}
     command, path = "", ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
@@ -48,6 +52,8 @@ def schemas() -> dict[str, Schema]:
             command, path = " ".join(words) if "--json" in section["words"] else "", ""
         elif lines := _LINES.match(line):
             command, path = f"run: {lines['event']}", ""
+        elif instead := _INSTEAD.match(line):
+            command, path = f"{command}: {instead['case']}", ""
         elif part := _PART.match(line):
             path = part["path"]
         elif command and (row := _ROW.match(line)):

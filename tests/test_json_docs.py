@@ -32,7 +32,7 @@ LISTS_NOTHING = {
     "marketing export": "writes a page or a table of a format that is asked for",
     "marketing suppress": "puts somebody on a list", "marketing forget": "erases somebody",
     "ml sample": "writes text",
-    "web": "serves until it is ended",
+    "dashboard": "serves until it is ended",
 }  # fmt: skip
 """Commands without --json, and why; a new command stands here or has a section in docs/json.md."""
 
