@@ -169,17 +169,23 @@ def as_csv(
 
     `values` are the candidate's undisturbed measurements, separated by blanks.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*_CSV_COLUMNS, "values", "metric", "unit", "direction"])
+    lines = [_csv_line([*_CSV_COLUMNS, "values", "metric", "unit", "direction"])]
     name = [metric.name, metric.unit, metric.direction.value] if metric is not None else ["", "", ""]
     for row in experiments:
         if row.outcome is not None:
             values = [repr(m.value) for m in _judged((measurements or {}).get(row.id, ()))]
             unknown = imported(row).get("unmeasured", ())
-            cells = [_cell(None if column in unknown else getattr(row, column)) for column in _CSV_COLUMNS]
-            writer.writerow([*cells, _cell(" ".join(values)), *map(_cell, name)])
-    return buffer.getvalue()
+            cells = [None if column in unknown else getattr(row, column) for column in _CSV_COLUMNS]
+            lines.append(_csv_line([_cell(cell) for cell in [*cells, " ".join(values), *name]]))
+    return "".join(lines)
+
+
+def _csv_line(cells: Sequence[object]) -> str:
+    # Ended by CRLF the writer quotes cells that hold either of the two; by LF alone it leaves a CR bare, which ends the
+    # line for whoever reads it.
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _judged(measurements: Sequence[MeasurementRow]) -> list[MeasurementRow]:
