@@ -98,6 +98,10 @@ def test_logs_of_others_have_the_documented_keys(tmp_path: Path) -> None:
     table = tmp_path / "looks.csv"
     table.write_text("date,variant,exposures,conversions\n2026-03-01,a,300,20\n2026-03-01,b,300,30\n")
     as_documented("decide", invoke("decide", table, "--json").stdout)
+    with table.open("a") as more:
+        more.write("2026-03-01,c,300,40\n")
+    several = as_documented("decide: several treatments", invoke("decide", table, "--control", "a", "--json").stdout)
+    assert [one["treatment"] for one in several["treatments"]] == ["b", "c"]
 
 
 def test_the_judge_of_answers_has_the_documented_keys() -> None:
