@@ -10,13 +10,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from autoresearch.adapters.marketing.checks import mail_faults, refusals
-from autoresearch.adapters.marketing.render import Context, parts_of, render
-from autoresearch.adapters.marketing.wording import category_of
+from autoresearch.adapters.marketing.render import Context, parts_of, render, slots_in
+from autoresearch.adapters.marketing.wording import Copy, category_of
 from autoresearch.core import UsageError
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
-    from autoresearch.adapters.marketing.wording import Copy
 
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "page": ("html", "json"),
@@ -36,7 +35,7 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 
 
-def export(campaign: Campaign, copy: Copy, form: str, context: Context | None = None) -> str:
+def export(campaign: Campaign, copy: Copy, form: str, context: Context | None = None, surface: str = "") -> str:
     """Return a copy in a form that other tools take.
 
     Args:
@@ -44,9 +43,11 @@ def export(campaign: Campaign, copy: Copy, form: str, context: Context | None = 
         copy: The texts.
         form: One of `FORMATS` for the campaign's kind.
         context: Addresses in production; what is left empty is taken from campaign.toml.
+        surface: Which page, or what which audience reads, by the name of its surface; empty: what is at `/`, for
+            everybody, and in JSON all texts.
 
     Raises:
-        UsageError: If there is no such form, the copy would be refused, or a needed address is unknown.
+        UsageError: If there is no such form or surface, the copy would be refused, or a needed address is unknown.
     """
     known = FORMATS[campaign.kind]
     if form not in known:
@@ -55,6 +56,9 @@ def export(campaign: Campaign, copy: Copy, form: str, context: Context | None = 
     if found:
         listed = "\n".join(f"- {sentence}" for sentence in found)
         raise UsageError(f"This copy may not go out:\n{listed}\nCorrect it, or the file that is named.")
+    if form == "json" and not surface:
+        return _json(campaign, copy)
+    campaign, copy = _seen_at(campaign, copy, surface)
     if form == "json":
         return _json(campaign, copy)
     filled = _with_campaign(campaign, context or Context(action_url=""))
@@ -120,6 +124,23 @@ def _document(campaign: Campaign, copy: Copy, form: str, context: Context) -> st
 
 def _part(campaign: Campaign, copy: Copy, form: str, context: Context) -> str:
     return getattr(render(campaign, copy, context=context), form) or ""
+
+
+def _seen_at(campaign: Campaign, copy: Copy, surface: str) -> tuple[Campaign, Copy]:
+    """Return campaign and copy as they are on a surface.
+
+    Raises:
+        UsageError: If there is none of that name.
+    """
+    if not surface:
+        return campaign, copy.seen_by()
+    named = next((one for one in campaign.surfaces if one.name == surface), None)
+    if named is None:
+        there = ", ".join(one.name for one in campaign.surfaces) or "none"
+        raise UsageError(f"{campaign.path} has no surface {surface!r}; there are {there}.\nName one of these, or none.")
+    at = campaign.at(surface) if surface in campaign.pages else campaign
+    seen = copy.seen_by(surface if named.audience else "")
+    return at, Copy({name: seen.slots[name] for name in slots_in(at)})
 
 
 def _json(campaign: Campaign, copy: Copy) -> str:

@@ -23,6 +23,7 @@ from autoresearch.core import Artifact, EnvironmentNotReadyError, Outcome, Usage
 from autoresearch.core.ledger import Experiment, Ledger, Run, Session
 from autoresearch.core.store import Store
 from tests.adapters.marketing.campaigns import campaign, copy_of, edit, write_campaign
+from tests.adapters.marketing.with_surfaces import write_surfaces
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 CONTEXT = Context(action_url="https://www.example.com/in", unsubscribe_url="*|UNSUB|*", first_name="*|FNAME|*")
@@ -216,3 +217,17 @@ def test_the_command_needs_a_campaign(tmp_path: Path) -> None:
     error = invoke("-w", str(tmp_path))[3]
     assert isinstance(error, UsageError)
     assert "autoresearch init --adapter marketing" in str(error)
+
+
+def test_each_page_and_each_audience_leaves_by_its_name(tmp_path: Path) -> None:
+    """Without a name what everybody reads at `/`; JSON has all texts then, and those of one surface with its name."""
+    made = Campaign.load(write_surfaces(tmp_path))
+    copy = copy_of(made)
+    pages = {name: export(made, copy, "html", CONTEXT, name) for name in ("", "pricing", "ads")}
+    assert "From €39 a month" in pages["pricing"] and "Prices" in pages["pricing"]
+    assert "behind the bar" in pages["ads"] and "behind the bar" not in pages[""]
+    assert set(json.loads(export(made, copy, "json"))["slots"]) == set(copy.slots)
+    assert set(json.loads(export(made, copy, "json", None, "pricing"))["slots"]) == {"price_note"}
+    assert "behind the bar" in json.loads(export(made, copy, "json", None, "ads"))["slots"]["subhead"]
+    with pytest.raises(UsageError, match="no surface 'prices'; there are hero, reasons, pricing, ads"):
+        export(made, copy, "html", CONTEXT, "prices")

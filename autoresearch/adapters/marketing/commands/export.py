@@ -25,6 +25,9 @@ def export(
     source: Annotated[
         Path | None, typer.Option("--copy", help="Export this copy.toml instead of a run's winner.")
     ] = None,
+    surface: Annotated[
+        str, typer.Option(help="Page or audience to export, by its name in [surfaces]; default: the page at /.")
+    ] = "",
     action_url: Annotated[str, typer.Option(help="Where the form of a page is posted to in production.")] = "",
     landing_url: Annotated[str, typer.Option(help="Where links lead; default: campaign.toml's.")] = "",
     unsubscribe_url: Annotated[
@@ -43,7 +46,7 @@ def export(
     campaign = Campaign.load(layout.root)
     copy = Copy.load(source) if source is not None else winner(layout, run)
     context = Context(action_url, landing_url, unsubscribe_url, first_name)
-    text = exported(campaign, copy, form or FORMATS[campaign.kind][0], context)
+    text = exported(campaign, copy, form or FORMATS[campaign.kind][0], context, surface)
     if "subject" in copy.slots and form != "json":
         typer.echo(f"Subject: {copy.slots['subject']}", err=True)
     invented = placeholders(campaign)
