@@ -283,8 +283,7 @@ class _Desk:
             raise HTTPException(400, f"There is no such command; found {', '.join(COMMANDS)}.")
         said, status = await asyncio.to_thread(_steered, place, feed, command, argument[:MOST_NOTE])
         if request.headers.get("hx-request"):
-            # An answer that tells what cannot be done is an answer all the same: htmx shows no other.
-            return HTMLResponse(pages.rendered("said", said=said, fault=status != 200))
+            return HTMLResponse(pages.rendered("said", said=said, fault=status != 200), status)
         return RedirectResponse(f"{feed.base}?{urlencode({'said': said})}", 303)
 
     # What all of them need

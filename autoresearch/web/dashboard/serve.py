@@ -43,11 +43,11 @@ class Dashboard:
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.guard.port}/" + (f"?token={self.guard.token}" if self.guard.token else "")
 
-    def serve(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until interrupted; `ready` is called once pages are answered."""
-        asyncio.run(self._serve(ready))
+    def serve(self, ready: Callable[[], None] = lambda: None, ended: Callable[[], bool] = lambda: False) -> None:
+        """Serve until interrupted, or until `ended` says so; `ready` is called once pages are answered."""
+        asyncio.run(self._serve(ready, ended))
 
-    async def _serve(self, ready: Callable[[], None]) -> None:
+    async def _serve(self, ready: Callable[[], None], ended: Callable[[], bool]) -> None:
         import uvicorn
 
         from autoresearch.web.dashboard.app import create_app
@@ -72,7 +72,7 @@ class Dashboard:
             if server.started and not told:
                 told = True
                 ready()
-            if hall.fault() is not None:
+            if hall.fault() is not None or ended():
                 server.should_exit = True
         # Pages that stay open would keep the server from ending.
         hall.end_streams()

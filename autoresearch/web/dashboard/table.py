@@ -51,7 +51,7 @@ class Filter:
             lane=clean(query.get("lane", ""))[:_LONGEST],
             text=clean(query.get("text", ""))[:_LONGEST],
             order=order if order in ORDERS else "newest",
-            page=int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1,
+            page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 7 else 1,
         )
 
     @property
