@@ -9,7 +9,7 @@ import typer
 
 from autoresearch.cli.options import JsonOption, RunOption, WorkspaceOption
 from autoresearch.cli.place import colours_wanted, opened, suffix, terminal_width
-from autoresearch.cli.render import OUTCOME_STYLES, Column, as_json, effect, money, number, probability, table
+from autoresearch.cli.render import OUTCOME_STYLES, Column, as_json, clean, effect, money, number, probability, table
 
 if TYPE_CHECKING:
     from autoresearch.core.ledger import Experiment, ProposalRow
@@ -51,8 +51,10 @@ def log(
 def log_table(metric: str, experiments: Sequence[Experiment], width: int | None, *, colour: bool = False) -> str:
     """Return the finished experiments as a table; without a width nothing is cropped."""
     wide = width is None or width >= _NARROW
+    lanes = any(row.lane for row in experiments)
     columns = [
         Column("#", right=True),
+        *([Column("lane")] if lanes else []),
         Column("outcome", styles=OUTCOME_STYLES),
         Column(metric, right=True),
         Column("effect", right=True),
@@ -63,6 +65,7 @@ def log_table(metric: str, experiments: Sequence[Experiment], width: int | None,
     rows = [
         [
             str(row.number),
+            *([clean(row.lane)] if lanes else []),
             row.outcome if row.number > 0 else "baseline",
             number(row.value),
             effect(row.effect),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from autoresearch.core.words import metric_in_words
 
 if TYPE_CHECKING:
     from autoresearch.core.adapter import Metric
+    from autoresearch.core.decision import Look
     from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
 
 _SHORT_COMMIT = 10
@@ -56,7 +58,8 @@ def show(
             return
         from autoresearch.core.memory import metric_from_json
 
-        typer.echo(details(experiment, measurements, proposals, metric_from_json(place.run.metric)), nl=False)
+        metric = metric_from_json(place.run.metric)
+        typer.echo(details(experiment, measurements, proposals, metric, live_test(place, experiment, metric)), nl=False)
         if diff:
             typer.echo(f"\n{diff_text(experiment, colour=colours_wanted())}", nl=False)
         if log:
@@ -106,8 +109,42 @@ def as_record(
     return record
 
 
+@dataclass(frozen=True)
+class LiveTest:
+    """What people did, look by look.
+
+    Attributes:
+        looks: Cumulative totals of both arms; none with an experiment that was measured.
+        deciding: Index of the look that effect and e-values are of, at or before the last one.
+    """
+
+    looks: Sequence[Look] = ()
+    deciding: int = 0
+
+    @property
+    def of_earlier(self) -> str:
+        """Say of which look an effect is where people came after it; empty where none did, or nobody was asked."""
+        last = len(self.looks) - 1
+        return f", at look {self.deciding + 1} of {last + 1}" if self.deciding < last else ""
+
+
+def live_test(place: Place, row: Experiment, metric: Metric) -> LiveTest:
+    """Return what people did; nothing of an experiment that was measured."""
+    from autoresearch.core import live
+    from autoresearch.core.readmodel import policy_of
+
+    looks, policy = live.looks_of(place.ledger.live_looks(row.id)), policy_of(place.run)
+    if not looks or policy is None:
+        return LiveTest(looks, max(len(looks) - 1, 0))
+    return LiveTest(looks, live.deciding_look(policy, live.evidence_of(metric, row, looks)))
+
+
 def details(
-    row: Experiment, measurements: Sequence[MeasurementRow], proposals: Sequence[ProposalRow], metric: Metric
+    row: Experiment,
+    measurements: Sequence[MeasurementRow],
+    proposals: Sequence[ProposalRow],
+    metric: Metric,
+    test: LiveTest,
 ) -> str:
     """Return the whole experiment in words."""
     name = "baseline" if row.number == 0 else f"experiment {row.number}"
@@ -118,8 +155,9 @@ def details(
             ("category", row.category),
             ("changed", _changes(row)),
             ("reason", row.reason),
+            ("lane", _lane(row)),
             ("value", f"{number(row.value)} {metric_in_words(metric)}" if row.value is not None else "not measured"),
-            ("effect", _effect(row)),
+            ("effect", _effect(row, test.of_earlier)),
             ("race", _race(row)),
             ("parent", _parent(row)),
             ("commits", _commits(row)),
@@ -127,10 +165,7 @@ def details(
             ("timings", ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in row.timings.items())),
             ("time", f"{_moment(row.started)} to {_moment(row.ended)}"),
             ("proposer", _proposer(row)),
-            (
-                "judged by",
-                f"evaluator {row.evaluator_fingerprint[:16] or 'without a fingerprint'}, sandbox {row.sandbox}",
-            ),
+            ("judged by", _judged_by(row)),
             ("artifact", f"fingerprint {row.fingerprint[:16]}"),
             ("details", _mapping(row.details)),
         ]
@@ -138,7 +173,30 @@ def details(
     if measurements:
         text += f"\n{measurement_table(measurements)}"
         text += _secondary(measurements[-1])
+    if test.looks:
+        text += f"\n{look_table(test)}"
     return text + _attempts(proposals)
+
+
+_MOST_LOOKS = 12
+
+
+def look_table(test: LiveTest) -> str:
+    """Return what both arms showed, all looks together so far in each line; of many looks the last ones."""
+    columns = [
+        Column("look", right=True),
+        *(Column(title, right=True) for title in ("control", "mean", "treatment", "mean")),
+        Column("note"),
+    ]
+    rows = []
+    for index, look in list(enumerate(test.looks))[-_MOST_LOOKS:]:
+        arms = [
+            cell
+            for arm in (look.control, look.treatment)
+            for cell in (f"{arm.n:,}", number(arm.mean if arm.n else None))
+        ]
+        rows.append([str(index + 1), *arms, "effect and e-values" if index == test.deciding else ""])
+    return table(columns, rows)
 
 
 def measurement_table(rows: Sequence[MeasurementRow]) -> str:
@@ -178,10 +236,23 @@ def _changes(row: Experiment) -> str:
     return ", ".join(f"{change['knob']} {change['old']} -> {change['new']}" for change in row.changes)
 
 
-def _effect(row: Experiment) -> str:
+def _lane(row: Experiment) -> str:
+    if not row.lane:
+        return ""
+    many = f", one of {row.family} treatments that were begun together" if row.family > 1 else ""
+    return f"{clean(row.lane)}{many}"
+
+
+def _judged_by(row: Experiment) -> str:
+    """Return evaluator and sandbox; where the metric came from people there is neither."""
+    evaluator = f"evaluator {row.evaluator_fingerprint[:16] or 'without a fingerprint'}"
+    return f"{evaluator}, sandbox {row.sandbox}" if row.sandbox else evaluator if row.evaluator_fingerprint else ""
+
+
+def _effect(row: Experiment, when: str) -> str:
     if row.effect is None:
         return ""
-    text = effect_in_words(row.effect)
+    text = effect_in_words(row.effect) + when
     low, high = row.effect_low, row.effect_high
     if row.e_win is not None:  # the bounds of a race invert its e-values, each at its own level
         text += "" if low is None else f"; above {effect(low)} (at alpha)"

@@ -59,8 +59,8 @@ def _state(figures: RunStatus, where: str) -> str:
 
 
 def _in_flight(place: Place) -> str:
-    """Return the experiment that a process works on right now."""
-    for row in reversed(place.ledger.experiments(place.run.id)):
-        if row.outcome is None:
-            return f"experiment {row.number}, {clean(row.category)}: {clean(row.hypothesis)}"
-    return ""
+    """Return the experiment that a process works on right now; in lanes there are several."""
+    rows = place.ledger.unfinished(place.run.id)
+    if len(rows) > 1:
+        return "; ".join(f"experiment {row.number} in {clean(row.lane)}: {clean(row.hypothesis)}" for row in rows)
+    return "".join(f"experiment {row.number}, {clean(row.category)}: {clean(row.hypothesis)}" for row in rows)

@@ -207,14 +207,17 @@ def evidence_of(metric: Metric, experiment: Experiment, looks: Sequence[Look]) -
 
 def _crossed(policy: Policy, evidence: Evidence, verdict: Verdict) -> Look | None:
     """Return the look at which a line was crossed; a line once crossed stays crossed, so halving finds it."""
-    if verdict.decision is Decision.CONTINUE:
-        return None
+    return None if verdict.decision is Decision.CONTINUE else evidence.looks[deciding_look(policy, evidence)]
+
+
+def deciding_look(policy: Policy, evidence: Evidence) -> int:
+    """Return the index of the look that effect and e-values are of: the first that crossed a line, else the last."""
     looks = evidence.looks
 
     def is_over(index: int) -> bool:
         return policy.decide(replace(evidence, looks=looks[: index + 1])).decision is not Decision.CONTINUE
 
-    return looks[bisect_left(range(len(looks)), True, key=is_over)]
+    return min(bisect_left(range(len(looks)), True, key=is_over), len(looks) - 1)
 
 
 def _replaced(verdict: Verdict, decision: Decision, reason: str) -> Verdict:

@@ -1,7 +1,7 @@
 """Gates: what must hold before any policy is asked, and cannot be argued with.
 
-A broken split, a guardrail that is harmed, half a week, outcomes that have not matured: each makes a good-looking lift
-mean something else. The functions here say so from numbers and times alone.
+A broken split, a guardrail that is harmed, half a week: each makes a good-looking lift mean something else. The
+functions here say so from numbers and times alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autoresearch.core.adapter import ArmTotals, Direction
-from autoresearch.core.decision import Decision, race_bernoulli
+from autoresearch.core.decision import race_bernoulli
 
 SPLIT_LEVEL = 1000.0
 """A split is broken when its e-value passes this: at most one sound test in a thousand is ever called so."""
@@ -189,66 +189,3 @@ def end_of_week(started: datetime, moment: datetime) -> datetime:
         moment: Any moment, in the same zone.
     """
     return started + max(1, math.ceil((moment - started) / WEEK)) * WEEK
-
-
-@dataclass(frozen=True, slots=True)
-class Latched:
-    """A verdict that waits for its week.
-
-    Attributes:
-        decision: That of the first look at which a line was crossed; CONTINUE while none is.
-        ends: When the test ends: with the week in which the line was crossed. None while none is.
-        over: Whether that moment has come.
-    """
-
-    decision: Decision
-    ends: datetime | None = None
-    over: bool = False
-
-
-def latch(
-    decisions: Sequence[tuple[datetime, Decision]], started: datetime, now: datetime, *, whole_weeks: bool = True
-) -> Latched:
-    """Return the verdict that stands: a line once crossed stays crossed, and the test ends with that week.
-
-    What an e-process does between the crossing and the end of the week changes nothing: the error rates are those of
-    the first crossing.
-
-    Args:
-        decisions: Looks in order: moment and what the policy said.
-        started: First exposure.
-        now: The present moment, in the same zone.
-        whole_weeks: False ends the test at the crossing.
-    """
-    for moment, decision in decisions:
-        if decision is not Decision.CONTINUE:
-            ends = end_of_week(started, moment) if whole_weeks else moment
-            return Latched(decision, ends, now >= ends)
-    return Latched(Decision.CONTINUE)
-
-
-def matured_before(now: datetime, window: timedelta) -> datetime:
-    """Return the moment before which a unit must have been exposed to count now.
-
-    Everybody is given the same time to convert. Counting a unit as soon as it is exposed and its conversion when it
-    comes would make the newest units look worse, and an arm with more new units worse than the other.
-
-    Args:
-        now: Moment of the look.
-        window: Time that a unit has to convert.
-
-    Raises:
-        ValueError: If the window is negative.
-    """
-    if window < timedelta(0):
-        raise ValueError(f"The time to convert must not be negative, and is {window}.")
-    return now - window
-
-
-def maturity_gate(exposed: datetime, now: datetime, window: timedelta) -> Gate:
-    """Say whether a unit exposed at `exposed` may be counted now."""
-    if exposed <= matured_before(now, window):
-        return Gate(True)
-    return Gate(
-        False, reason=f"Its outcome is open until {(exposed + window).isoformat()}; it is counted from then on."
-    )

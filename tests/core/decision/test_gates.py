@@ -1,4 +1,4 @@
-"""The gates: split, harm, whole weeks, maturity."""
+"""The gates: split, harm, whole weeks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoresearch.core.adapter import ArmTotals, Direction
-from autoresearch.core.decision import Decision
 from autoresearch.core.decision.gates import (
     WEEK,
     ceiling_gate,
     end_of_week,
     harm_gate,
-    latch,
     log_split_e,
-    matured_before,
-    maturity_gate,
     split_gate,
 )
 from autoresearch.core.decision.race_bernoulli import Counts
@@ -148,31 +144,6 @@ def test_harm_needs_sensible_numbers() -> None:
         harm_gate(complaints(1, 1), effect=0.0)
 
 
-def test_a_crossed_line_latches_until_the_week_is_over() -> None:
-    """The verdict of the first crossing stands whatever later looks say, and ends the test with its week."""
-    looks = [
-        (START + DAY, Decision.CONTINUE),
-        (START + 3 * DAY, Decision.KEEP),
-        (START + 4 * DAY, Decision.CONTINUE),
-        (START + 5 * DAY, Decision.REVERT),
-    ]
-    before = latch(looks, START, START + 6 * DAY)
-    assert (before.decision, before.ends, before.over) == (Decision.KEEP, START + WEEK, False)
-    assert latch(looks, START, START + WEEK).over
-
-
-def test_nothing_latches_before_a_line_is_crossed() -> None:
-    """Without a crossing there is neither verdict nor end."""
-    found = latch([(START + DAY, Decision.CONTINUE)], START, START + 30 * DAY)
-    assert (found.decision, found.ends, found.over) == (Decision.CONTINUE, None, False)
-
-
-def test_weeks_can_be_switched_off() -> None:
-    """Then the test ends at the crossing."""
-    found = latch([(START + 3 * DAY, Decision.REVERT)], START, START + 3 * DAY, whole_weeks=False)
-    assert found.over and found.ends == START + 3 * DAY
-
-
 @given(st.floats(-5, 100))
 def test_tests_end_after_whole_weeks_at_least_one(days: float) -> None:
     """The end is a whole number of weeks after the start, never before the moment, never a week too late."""
@@ -181,17 +152,6 @@ def test_tests_end_after_whole_weeks_at_least_one(days: float) -> None:
     assert (end - START) % WEEK == timedelta(0) and end - START >= WEEK
     assert end >= moment
     assert end == START + WEEK or end - moment < WEEK
-
-
-def test_units_count_when_their_outcome_is_final() -> None:
-    """A unit counts once its time to convert is over, and not before."""
-    window = 3 * DAY
-    assert matured_before(START + 10 * DAY, window) == START + 7 * DAY
-    assert maturity_gate(START + 7 * DAY, START + 10 * DAY, window).passed
-    open_one = maturity_gate(START + 8 * DAY, START + 10 * DAY, window)
-    assert not open_one.passed and (START + 11 * DAY).isoformat() in open_one.reason
-    with pytest.raises(ValueError, match="negative"):
-        matured_before(START, -DAY)
 
 
 def test_a_ceiling_is_passed_only_on_evidence() -> None:
