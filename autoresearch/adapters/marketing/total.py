@@ -206,7 +206,8 @@ def others_in_words(others: int) -> str:
 def in_words(found: Totals) -> str:
     """Return the totals as a small table with its reading."""
     mark = f" ({found.label})" if found.label else ""
-    lines = [f"{found.kept} kept changes of run {found.run}{mark}, together over the original:", ""]
+    changes = "change" if found.kept == 1 else "changes"
+    lines = [f"{found.kept} kept {changes} of run {found.run}{mark}, together over the original:", ""]
     lines.append(f"  as tested   {found.believed:+.1%}   optimistic: winners are lucky ones")
     lines.append(f"  shrunk      {found.shrunk:+.1%}   the luck taken off, by all tests of the run")
     if not found.held_back:
