@@ -191,8 +191,9 @@ class RunView:
         status: The run in figures.
         totals: What was done and spent, refused and failed proposals included.
         experiments: Finished experiments in the order they finished, the baseline first.
-        in_flight: The experiment that has not ended; None where there is none.
-        looks: Experiment id -> cumulative looks of both arms: of every live test, that in flight included, or of every
+        in_flight: The experiment that has not ended, the latest of several; None where there is none.
+        going_on: All experiments that have not ended: in lanes several at once.
+        looks: Experiment id -> cumulative looks of both arms: of every live test, those in flight included, or of every
             kept measured experiment.
         standings: The believed incumbent at the baseline, at every keep and at points between, by number.
         live: Whether the metric arrives from people.
@@ -215,6 +216,7 @@ class RunView:
     claims: tuple[Claim, ...]
     openings: int
     policy: Policy | None
+    going_on: tuple[Experiment, ...] = ()
 
     @property
     def kept(self) -> list[Experiment]:
@@ -265,12 +267,11 @@ class RunReader:
         ledger, run = self._ledger, self._ledger.run(self._run_id)
         policy, metric = self._policy or policy_of(run), memory.metric_from_json(run.metric)
         history, totals = self._read(run)
-        in_flight = ledger.in_flight(run.id)
-        tested = live_tests.looks_of(ledger.live_looks(in_flight.id)) if in_flight is not None else ()
+        going_on = ledger.unfinished(run.id)
+        found = ledger.live_looks_of([row.id for row in going_on])
+        tested = {id: live_tests.looks_of(rows) for id, rows in found.items()}
         live = bool(tested) or any(history.looks.values())
-        looks = dict(history.looks) if live else _looks_of_kept(history)
-        if in_flight is not None and tested:
-            looks[in_flight.id] = tested
+        looks = {**history.looks, **tested} if live else _looks_of_kept(history)
         believed = history.belief(policy, metric)
         return RunView(
             run=run,
@@ -278,7 +279,8 @@ class RunReader:
             status=_status(ledger, run, totals, history.experiments, believed, at_work=at_work),
             totals=totals,
             experiments=tuple(history.experiments),
-            in_flight=in_flight,
+            in_flight=going_on[-1] if going_on else None,
+            going_on=tuple(going_on),
             looks=looks,
             standings=self._standings(policy, metric, live=live) if standings else (),
             live=live,
@@ -362,6 +364,6 @@ def live_points(ledger: Ledger, view: RunView, experiment: Experiment, most: int
     points = []
     for index, (look, (_, at)) in enumerate(zip(looks, sorted(moments.items()), strict=True)):
         if (len(looks) - 1 - index) % step == 0:
-            verdict = view.policy.decide(Evidence(view.metric, looks[: index + 1]))
+            verdict = view.policy.decide(live_tests.evidence_of(view.metric, experiment, looks[: index + 1]))
             points.append(LivePoint(index + 1, at, look.control, look.treatment, verdict))
     return tuple(points)

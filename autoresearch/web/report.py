@@ -455,7 +455,7 @@ def _diff(row: Experiment, room: int) -> tuple[str, str]:
 def _tests(view: RunView, points: Points) -> tuple[tuple[Test, ...], str]:
     if not view.live:
         return (), ""
-    known = [*view.experiments, *([view.in_flight] if view.in_flight is not None else [])]
+    known = [*view.experiments, *view.going_on]
     rows = [row for row in known if view.looks.get(row.id)]
     latest = sorted(rows, key=lambda row: (row.outcome in ("kept", None), row.number))[-MOST_TESTS:]
     shown = sorted(latest, key=lambda row: row.number)
@@ -478,7 +478,9 @@ def _test(row: Experiment, view: RunView, points: Sequence[LivePoint]) -> Test |
         outcome=row.outcome or "in progress",
         said=clean(row.reason),
         lift=pictures.lift_by_look(points, smallest),
-        e_values=pictures.e_values(points, rates["alpha"], rates.get("beta", 0.0)) if raced else None,
+        e_values=pictures.e_values(points, rates["alpha"] / max(row.family, 1), rates.get("beta", 0.0))
+        if raced
+        else None,
         split=pictures.split_bar(last.control.n, last.treatment.n),
         split_said=f"The split is {sound}: e-value {_exp(split_e)} against it, which breaks at {SPLIT_LEVEL:,.0f}.",
     )
