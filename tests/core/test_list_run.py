@@ -33,7 +33,7 @@ class Listed(Crowd):
 
 
 def test_a_list_is_chosen_from_once_and_labelled(tmp_path: Path) -> None:
-    """The adapter's policy is taken, waits for the adapter's word, chooses by sign, and the run ends: nobody is left."""
+    """The adapter's policy is taken, waits for the adapter's word and chooses by sign; the run ends: nobody is left."""
     root, crowd = make_workspace(tmp_path / "w", "0.05"), Listed()
     result = go(root, ["0.07", "0.09"], crowd, experiments=5)
     rows = experiments(root)
@@ -43,7 +43,7 @@ def test_a_list_is_chosen_from_once_and_labelled(tmp_path: Path) -> None:
     assert "chosen by Test & Roll" in rows[1].reason
     assert "without an error rate" in rows[1].reason
     assert (rows[1].e_win, rows[1].effect_low, rows[1].p_better) == (None, None, None)
-    assert "a bet, without an error rate" in live_headline(result.status, crowd.metric)
+    assert "by Test & Roll, a bet without an error rate" in live_headline(result.status, crowd.metric)
 
 
 @pytest.mark.parametrize(("policy", "asked"), [("test_and_roll", "race"), (None, "test_and_roll")])

@@ -143,6 +143,11 @@ class EmailSettings:
         if campaign.kind != "email":
             raise UsageError(f"{path}: the campaign's kind is {campaign.kind}, and mail needs kind = 'email'.")
         table = typed_table(path, "email", campaign.sources.get("email", {}), KEYS)
+        if campaign.traffic.source == "email" and campaign.traffic.maturity_days <= 0:
+            raise UsageError(
+                f"{path}: [traffic] maturity_days is 0, and no answer to a mail comes at once, so none would count.\n"
+                "Give people some days to answer, for example maturity_days = 7."
+            )
         base_url, shared = _site(campaign)
         for key, allowed in _CHOICES.items():
             if key in table and table[key] not in allowed:

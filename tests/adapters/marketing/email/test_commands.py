@@ -134,6 +134,7 @@ def test_a_shared_suppression_list_must_be_named(office: Office) -> None:
         ('tls = "none"', 'tls = "maybe"', "tls must be one of"),
         ("per_day = 1000", "per_week = 5", "per_week is unknown"),
         ('kind = "email"', 'kind = "page"', "kind is page"),
+        ("maturity_days = 7.0", "maturity_days = 0", "no answer to a mail comes at once"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(office: Office, old: str, new: str, words: str) -> None:
@@ -281,7 +282,6 @@ def test_the_adapter_runs_a_test_of_mails(office: Office, post_box: Dovecot, mon
     """What the loop calls, in its order: prepare, start, observe, gates, finish; a kept copy is the incumbent."""
     monkeypatch.setenv(IMAP_PASSWORD, SECRET)
     office.set(imap_host="127.0.0.1", imap_port=post_box.port, imap_tls="none", imap_username="loop")
-    edit(office.folder, "campaign.toml", "maturity_days = 7.0", "maturity_days = 0.0")
     edit(office.folder, "campaign.toml", "holdout = 0.05", "holdout = 0.0")
     office.write_arms()
     adapter = create_adapter({"anyway": "yes"})
@@ -292,6 +292,8 @@ def test_the_adapter_runs_a_test_of_mails(office: Office, post_box: Dovecot, mon
     adapter.start(test)
     assert office.recipients() == [], "a run writes to nobody"
     office.send()
+    assert isinstance(adapter.source, EmailSource)
+    adapter.source.now = lambda: datetime.now(UTC) + timedelta(days=7.1)
     arms = adapter.observe("run/0001")
     assert sum(arm.n for arm in arms) == 12
     assert adapter.gates("run/0001", None).invalid is None
