@@ -225,8 +225,13 @@ class Desk:
         with self._opened() as place:
             return self._situation(place, self._open_request(place))[0] == "busy"
 
-    def next_request(self, have_material: str) -> NextRequest:
-        """Return what the loop wants now, without waiting for it."""
+    def next_request(self, have_material: str = "", seen_up_to: int = 0) -> NextRequest:
+        """Return what the loop wants now, without waiting for it.
+
+        Args:
+            have_material: `material` of a request whose files the agent still has: they are left out.
+            seen_up_to: Number of the last experiment that it has seen in a history: earlier ones are left out, too.
+        """
         if self._preparing():
             return NextRequest(state="preparing", said=self.preparing().said, request=None, last=None)
         with self._opened() as place:
@@ -236,7 +241,9 @@ class Desk:
             return NextRequest(
                 state=state,
                 said=said,
-                request=self._shown_request(asked, place, have_material) if asked and state == "asked" else None,
+                request=None
+                if asked is None or state != "asked"
+                else self._shown_request(asked, place, have_material, seen_up_to),
                 last=self._logged(max(done, key=lambda row: row.number)) if done else None,
             )
 
@@ -346,13 +353,16 @@ class Desk:
         how_far = "" if now.share is None or now.phase != "observe" else f" ({now.share:.0%}: {self._line(now.words)})"
         return f"{what} {_PHASES.get(now.phase, 'is being finished')}{how_far}."
 
-    def _shown_request(self, asked: Asked, place: _Place, have_material: str) -> Request:
+    def _shown_request(self, asked: Asked, place: _Place, have_material: str, seen_up_to: int) -> Request:
+        seen = asked.seen
         # Notes may have come since the request was written down.
         notes = [self._text(note, _LOG) for note in place.ledger.notes(place.run.id)]
-        changes: dict[str, Any] = {"notes": notes}
-        if have_material == asked.seen.material:
-            changes |= {"program": "", "brief": "", "files": [], "readonly": [], "rules": ""}
-        return asked.seen.model_copy(update=changes)
+        history = [past for past in seen.history if past.number > seen_up_to]
+        left_out = seen.history_left_out + len(seen.history) - len(history)
+        changes: dict[str, Any] = {"notes": notes, "history": history, "history_left_out": left_out}
+        if have_material == seen.material:
+            changes |= {"program": "", "brief": "", "files": [], "readonly": [], "knobs": [], "rules": ""}
+        return seen.model_copy(update=changes)
 
     def _logged(self, row: Experiment) -> LoggedExperiment:
         return LoggedExperiment(

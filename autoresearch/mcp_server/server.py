@@ -165,13 +165,16 @@ def _add_proposing(tools: Tools, desk: Desk) -> None:
         have_material: Annotated[
             str, Field(description="`material` of a request whose files you still have: they are left out then.")
         ] = "",
+        seen_up_to: Annotated[
+            int, Field(ge=0, description="Number of the last experiment that you saw in a history: no earlier ones.")
+        ] = 0,
     ) -> NextRequest:
         """Return what the loop wants next: a proposal, a repair, or to be asked again; waits while it measures."""
         until = time.monotonic() + wait_seconds
         with _told(desk):
             while time.monotonic() < until and desk.is_busy():
                 await anyio.sleep(_POLL_SECONDS)
-            return desk.next_request(have_material)
+            return desk.next_request(have_material, seen_up_to)
 
     @tools.add(_STEERS)
     def propose(

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from autoresearch.adapters.ml_training import create_adapter
 from autoresearch.core import driver
+from autoresearch.core.artifact import Artifact, in_scope
 from autoresearch.core.errors import ProposalError, UsageError
 from autoresearch.core.ledger import Ledger
 from autoresearch.core.proposers.exchange import Answer, Edit, Exchange, FileText, asked_of, key_of
@@ -242,7 +244,7 @@ def test_notes_reach_an_agent_that_is_already_asked(tmp_path: Path) -> None:
 
 
 def test_material_that_an_agent_has_is_left_out(tmp_path: Path) -> None:
-    """Files, program and brief are not sent again to who still has them; after a keep they are."""
+    """Files, program and history are not sent again to who still has them; after a keep the files are."""
     root = make_workspace(tmp_path / "w")
     with at_work(root) as working:
         first = working.asked(1)
@@ -252,6 +254,9 @@ def test_material_that_an_agent_has_is_left_out(tmp_path: Path) -> None:
         working.asked(2)
         whole = working.desk.next_request(first.material).request
         assert whole is not None and [file.text for file in whole.files] == ["2"]
+        assert [past.number for past in whole.history] == [1]
+        later = working.desk.next_request(seen_up_to=1).request
+        assert later is not None and (later.history, later.history_left_out) == ([], 1)
 
 
 def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,3 +315,26 @@ def test_the_branch_holds_what_the_loop_kept(tmp_path: Path) -> None:
     store = Store.open(root)
     assert store.read(store.head(run) or "", ["number.txt"]).files == {"number.txt": "2"}
     assert (root / "number.txt").read_text() == "3"
+
+
+def test_the_page_says_how_much_an_agent_reads() -> None:
+    """docs/mcp.md has the size of the first request of the `ml` adapter, with and without its material."""
+    adapter = create_adapter({})
+    files = adapter.workspace_files()
+    artifact = Artifact({path: text for path, text in files.items() if in_scope(path, adapter.scope.editable)})
+    asked = asked_of(
+        request(
+            artifact=artifact,
+            scope=adapter.scope,
+            metric=adapter.metric,
+            readonly={},
+            program=files["program.md"],
+            brief=adapter.brief(),
+            knobs=adapter.knobs(artifact),
+        ),
+        str,
+    ).seen
+    short = asked.model_copy(update=dict.fromkeys(("files", "readonly", "knobs"), []) | {"program": "", "brief": ""})
+    sizes = [len(one.model_dump_json()) / 1000 for one in (asked, short.model_copy(update={"rules": ""}))]
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    assert f"has {sizes[0]:.0f} kB" in page and f"without the material {sizes[1]:.1f} kB" in page

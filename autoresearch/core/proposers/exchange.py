@@ -129,7 +129,7 @@ class Request(BaseModel):
     readonly: list[FileText] = Field(description="Files that are shown and never change.")
     material: str = Field(description="Changes when program, brief, files or readonly do.")
     history: list[PastSeen] = Field(description="Finished experiments, oldest first, without the baseline.")
-    history_left_out: int = Field(description="How many older experiments are not in `history`; see the tool log.")
+    history_left_out: int = Field(description="How many earlier experiments are not in `history`; see the tool log.")
     notes: list[str] = Field(description="Notes from people, oldest first.")
     refused: list[str] = Field(description="Why earlier proposals for this experiment were refused.")
     avoid_categories: list[str] = Field(description="On a plateau: take another category.")
