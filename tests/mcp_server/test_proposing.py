@@ -334,7 +334,7 @@ def test_the_page_says_how_much_an_agent_reads() -> None:
         ),
         str,
     ).seen
-    short = asked.model_copy(update=dict.fromkeys(("files", "readonly", "knobs"), []) | {"program": "", "brief": ""})
-    sizes = [len(one.model_dump_json()) / 1000 for one in (asked, short.model_copy(update={"rules": ""}))]
+    empty = {"files": [], "readonly": [], "knobs": [], "program": "", "brief": "", "rules": ""}
+    sizes = [len(one.model_dump_json()) / 1000 for one in (asked, asked.model_copy(update=empty))]
     page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
     assert f"has {sizes[0]:.0f} kB" in page and f"without the material {sizes[1]:.1f} kB" in page
