@@ -30,6 +30,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "list of numbers": (list,),
 }
 
+_ITEMS: dict[str, tuple[type, ...]] = {
+    "list of strings": (str,),
+    "list of integers": (int,),
+    "list of numbers": (int, float),
+}
+
 
 @dataclass
 class Schema:
@@ -99,6 +105,6 @@ def _fits(value: Any, said: str) -> bool:
         kinds = _TYPES[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             continue
-        inner = {"list of strings": str, "list of integers": int, "list of numbers": (int, float)}.get(name)
+        inner = _ITEMS.get(name)
         return inner is None or all(isinstance(item, inner) for item in value)
     return False

@@ -38,8 +38,9 @@ class Agent:
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result = await self.client.call_tool(tool, arguments)
         assert not result.is_error, result.content
-        assert result.structured_content is not None
-        return result.structured_content
+        found: dict[str, Any] | None = result.structured_content
+        assert found is not None
+        return found
 
     async def refused(self, tool: str, **arguments: Any) -> str:
         """Return the sentence with which a call is refused."""

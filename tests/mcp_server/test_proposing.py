@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_an_answer_that_cannot_be_applied_is_refused_at_once(tmp_path: Path) -> 
     root = make_workspace(tmp_path / "w")
     with at_work(root) as working:
         asked = working.asked(1)
-        faults = {
+        faults: dict[str, dict[str, Any]] = {
             "rules.md is outside": {"files": [FileText(path="rules.md", text="All is well.")]},
             "no path inside": {"files": [FileText(path="../../evil.txt", text="x")]},
             "does not occur": {"edits": [Edit(path="number.txt", search="7", replace="1")]},
