@@ -660,6 +660,7 @@ def _begin(services: Services, state: State, row: ProposalRow, parent: Artifact,
             sandbox=services.sandbox,
             lane=_lane(state),
             family=0 if _lane(state) else 1,
+            alone=any(lane.alone for lane in lanes.offered(services.adapter) if lane.name == _lane(state)),
             evaluator_fingerprint=services.judge.evaluator,
             fingerprints=_fingerprints_before(services, row.number),
             **fields,
@@ -720,7 +721,9 @@ def begin_together(services: Services, experiments: Sequence[Experiment]) -> Non
     begun = [services.ledger.experiment(row.run_id, row.number) or row for row in experiments]
     for row in begun:
         _hold(services, row)
-    control = _folder_of(services, begun[0].number, begun[0].parent_commit, "incumbent")
+    # The folder stays the same when the first of them has ended.
+    first = min([*begun, *lanes.begun_with(services.history.experiments, begun[0])], key=lambda row: row.number)
+    control = _folder_of(services, first.number, begun[0].parent_commit, "incumbent")
     arms = [(row, _artifact_folder(services, {"number": row.number})) for row in begun]
     live.begin_together(services.adapter, arms, control)
 

@@ -64,7 +64,7 @@ __all__ = [
     "Totals",
 ]
 
-LEDGER_VERSION = "0005"
+LEDGER_VERSION = "0006"
 """The newest migration; a test holds it against the folder of migrations. Versions are numbers and only rise."""
 
 IMPORT_ADAPTER = "import"
@@ -160,7 +160,7 @@ class Experiment(_Table, table=True):
     `outcome` is None while the experiment is in flight. `sequence` is given when it ends; it rises over the whole
     ledger, so that somebody who knows the last number they saw can ask for what came after. `effect` is positive where
     the candidate was better. `lane` is empty where the adapter offers none; `family` is the number of treatments that
-    were begun together, and 0 in a lane until they are.
+    were begun together, and 0 in a lane until they are; `alone` says that its people see nothing that other lanes keep.
     """
 
     __table_args__ = (UniqueConstraint("run_id", "number"), UniqueConstraint("sequence"))
@@ -202,6 +202,7 @@ class Experiment(_Table, table=True):
     log_tail: str = ""
     lane: str = ""
     family: int = 1
+    alone: bool = False
     started: datetime = Field(default_factory=_now, sa_type=UtcDateTime)
     ended: datetime | None = Field(default=None, sa_type=UtcDateTime)
     sequence: int | None = None

@@ -298,6 +298,8 @@ def state_of(view: RunView, shown: str = "") -> str:
     state, end = view.status.state, f"; {shown}." if shown else "."
     if state == "running":
         doing = "the baseline" if view.in_flight is None or view.in_flight.number == 0 else _doing(view.in_flight)
+        if len(view.going_on) > 1:
+            doing = f"{len(view.going_on)} live tests at once, {' and '.join(str(row.number) for row in view.going_on)}"
         said = f"The run is at work on {doing}{end}"
     elif state == "paused":
         said = f"The run is paused{end}"
@@ -469,6 +471,7 @@ def _test(row: Experiment, view: RunView, points: Sequence[LivePoint]) -> Test |
     rates = view.policy.parameters
     last = points[-1]
     raced = any(point.verdict.e_win is not None for point in points) and "alpha" in rates
+    alpha = rates.get("alpha", 0.0) / max(row.family, 1)  # treatments that were begun together share it
     smallest = rates.get("min_effect", view.metric.min_effect)
     split_e = log_split_e([last.control.n, last.treatment.n], list(EVEN_SPLIT.values()))
     sound = "sound" if split_e < math.log(SPLIT_LEVEL) else "broken"
@@ -478,9 +481,7 @@ def _test(row: Experiment, view: RunView, points: Sequence[LivePoint]) -> Test |
         outcome=row.outcome or "in progress",
         said=clean(row.reason),
         lift=pictures.lift_by_look(points, smallest),
-        e_values=pictures.e_values(points, rates["alpha"] / max(row.family, 1), rates.get("beta", 0.0))
-        if raced
-        else None,
+        e_values=pictures.e_values(points, alpha, rates.get("beta", 0.0)) if raced else None,
         split=pictures.split_bar(last.control.n, last.treatment.n),
         split_said=f"The split is {sound}: e-value {_exp(split_e)} against it, which breaks at {SPLIT_LEVEL:,.0f}.",
     )

@@ -71,12 +71,15 @@ class PastEvidence:
         block: The stretch of measuring that it belongs to, see `Evidence.block`.
         earlier: Its looks before the last one, in order: which run had which seed is told by what each look added. May
             be left out.
+        reach: Share of all people who see the candidate once it is kept; below 1 where it was tested in a place of its
+            own.
     """
 
     look: Look
     kept: bool
     block: int = 0
     earlier: tuple[Look, ...] = ()
+    reach: float = 1.0
 
     @property
     def all_looks(self) -> tuple[Look, ...]:

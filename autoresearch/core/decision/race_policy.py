@@ -175,14 +175,14 @@ class RacePolicy:
         """Return the gain of the incumbent over the baseline in the metric's unit; positive is better.
 
         For values the filter of `bayes` over the same history, which takes the luck of the winners off; for live tests
-        the sum of the differences that the kept tests showed.
+        the sum of the differences that the kept tests showed, each to those whom it reaches.
         """
         if evidence.metric.kind is MetricKind.VALUE:
             believer = GreedyPolicy() if evidence.noise is None else BayesPolicy()
             return believer.believed_gain(evidence)
         sign = evidence.metric.direction.sign
-        kept = [past.look for past in evidence.history if past.kept and past.look.control.n and past.look.treatment.n]
-        return sign * math.fsum(look.treatment.mean - look.control.mean for look in kept)
+        kept = [past for past in evidence.history if past.kept and past.look.control.n and past.look.treatment.n]
+        return sign * math.fsum(past.reach * (past.look.treatment.mean - past.look.control.mean) for past in kept)
 
     def believed_interval(self, evidence: Evidence) -> tuple[float, float] | None:
         """Return what the filter of `bayes` says of values; None for live tests, whose intervals are test by test."""

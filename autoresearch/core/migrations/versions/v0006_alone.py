@@ -1,0 +1,16 @@
+"""Whether the people of an experiment's lane see nothing that other lanes keep."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; without lanes a keep reaches everybody."""
+    op.add_column("experiment", sa.Column("alone", sa.Boolean(), nullable=False, server_default=sa.false()))
