@@ -38,7 +38,10 @@ def campaign(text: str, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     path = folder / "campaign.toml"
-    path.write_text(tomlkit.dumps(_merged(tomllib.loads(path.read_text(encoding="utf-8")), tables)), encoding="utf-8")
+    begun = tomllib.loads(path.read_text(encoding="utf-8"))
+    if kind == "email":  # no mail goes out without these; a page says so once
+        begun["site"] = {"base_url": "https://list.example.com", "suppression": "../suppression"}
+    path.write_text(tomlkit.dumps(_merged(begun, tables)), encoding="utf-8")
     read = Campaign.load(folder)
     campaign_settings(folder)
     create_source(read, {})

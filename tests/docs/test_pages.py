@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autoresearch import core
 from autoresearch.adapters.ml_training.presets import PRESETS
 from autoresearch.core import registry
 from tests.docs.pages import PAGES, ROOT, all_blocks, blocks_of, prose_of
@@ -80,6 +81,32 @@ def test_named_files_exist(page: Path) -> None:
         ) + re.findall(r"^autoresearch/(?:core|cli|web|adapters)[\w./-]*|^autoresearch/\w+\.py", code):
             file = f"{path.replace('.', '/')}.py" if path.startswith("benchmarks.") else path
             assert (ROOT / file).exists(), f"{_name(page)} names {path}"
+
+
+def test_the_architecture_names_what_is_there() -> None:
+    """Every module and folder that docs/architecture.md lists is one of the package, and no folder is left out."""
+    package, text = ROOT / "autoresearch", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named: set[str] = set()
+    for row in re.findall(r"^\| (`[a-z_]+[/.].*?) \|", text.partition("| in a workspace")[0], re.MULTILINE):
+        first, *others = re.findall(r"`([\w./]+)`", row)
+        folder = first.rpartition("/")[0] if "/" in first.rstrip("/") else ""
+        named |= {first.rstrip("/"), *(f"{folder}/{other.rstrip('/')}".lstrip("/") for other in others)}
+    assert len(named) > 20
+    for path in named:
+        assert (package / path).exists(), f"docs/architecture.md names {path}"
+    for inside in ("", "adapters", "core"):
+        for path in (package / inside).iterdir():
+            name = path.relative_to(package).as_posix()
+            if path.is_dir() and (path / "__init__.py").exists() and name not in ("adapters", "core"):
+                assert name in named, f"docs/architecture.md does not say what {name} is for"
+
+
+def test_every_offer_is_explained() -> None:
+    """docs/write-an-adapter.md names each protocol that the contract exports."""
+    page = (ROOT / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
+    for name in core.__all__:
+        if getattr(getattr(core, name), "_is_protocol", False) and name not in ("Adapter", "LiveAdapter", "Policy", "Proposer"):
+            assert f"`{name}`" in page, f"docs/write-an-adapter.md does not name {name}"
 
 
 def test_the_readmes_adapter_is_the_checked_one() -> None:
