@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from autoresearch.cli.lazy import BUILT_IN, load
-from tests.cli.conftest import filled as filled
-from tests.cli.conftest import here as here
-from tests.cli.conftest import hill as hill
 from tests.cli.conftest import invoke
-from tests.cli.conftest import packages as packages
 from tests.json_docs import as_documented, schemas
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 LISTS_NOTHING = {
     "init": "writes files and names them",
