@@ -91,7 +91,7 @@ def demand_own(run: Run) -> None:
         raise UsageError(
             f"Run {run.id} was imported from {run.options.get('file', 'a file')}: its log is here and its artifacts "
             "are not, so that it can only be looked at.\n"
-            "These work on it: status, log, show, report, export; audit on the file itself."
+            "These work on it: status, log, show, report, export and audit."
         )
 
 

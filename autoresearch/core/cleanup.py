@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from autoresearch.core.errors import EnvironmentNotReadyError
-from autoresearch.core.ledger import Experiment, Ledger, Run
+from autoresearch.core.ledger import IMPORT_ADAPTER, Experiment, Ledger, Run
 from autoresearch.core.memory import incumbent_of
 from autoresearch.core.store import Store
 from autoresearch.core.workspace import Layout
@@ -69,7 +69,7 @@ def removable(
         keep_last: Refs of rejected candidates beyond the last so many of each run may go; None: number is no reason to.
             Where both are given, a ref goes only if both say so.
     """
-    runs = ledger.runs()
+    runs = [run for run in ledger.runs() if run.adapter != IMPORT_ADAPTER]  # those have neither refs nor folders
     going_on = {run.adapter: run.id for run in runs}  # only the last run of an adapter is ever resumed
     experiments = {run.id: ledger.experiments(run.id) for run in runs}
     live = {(run_id, row.number) for run_id in going_on.values() for row in experiments[run_id] if row.outcome is None}

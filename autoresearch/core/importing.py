@@ -117,6 +117,8 @@ class _Source:
 
     def past(self, row: LogRow, moment: datetime) -> datetime:
         """Return a moment; one in the future is refused, for later runs would count their time from it."""
+        if moment.year < EPOCH.year:
+            raise self.wrong(row, f"the time {moment} lies before {EPOCH.year}")
         if moment > self.now + timedelta(days=1):
             raise self.wrong(row, f"the time {moment:%Y-%m-%d %H:%M} lies in the future")
         return moment.astimezone(UTC)
@@ -255,7 +257,7 @@ def _model(table: type[SQLModel], names: Sequence[str]) -> type[BaseModel]:
         kind: Any = _TYPES.get(name) or _STRICT.get(known.annotation, known.annotation)  # type: ignore[arg-type]
         if name in (*_COSTS, "started"):
             kind = kind | None  # as of an import from a log that does not say them
-        fields[name] = (kind, ...) if known.is_required() and name == "value" else (kind, None)
+        fields[name] = (kind, ...) if known.is_required() else (kind, None)
     config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
     made: type[BaseModel] = create_model(f"{table.__name__}Line", __config__=config, **fields)
     return made
@@ -275,6 +277,7 @@ _MEASUREMENT = _model(
     MeasurementRow, [name for name in MeasurementRow.model_fields if name not in ("id", "experiment_id")]
 )
 _LOOK = _model(LiveLook, [name for name in LiveLook.model_fields if name not in ("id", "experiment_id")])
+_VERDICT = _model(Experiment, [name for name in PI_VERDICT if name != "outcome"])
 _SEQUENCE = _model(Experiment, ["sequence"])
 _RUN = _model(Run, [name for name in RUN_KEYS if name not in ("adapter", "metric", "stop_reason", "created", "ended")])
 
@@ -300,6 +303,8 @@ def _fault(error: ValidationError) -> str:
     where, found = ".".join(str(part) for part in first["loc"]), repr(first.get("input"))
     if not where:  # what is checked was JSON before, which allows one thing that JSON in UTF-8 does not
         return "a text of it holds half a character (an escape like \\ud800 by itself)"
+    if first["type"] == "missing":
+        return f"{where} is missing"
     shown = found if len(found) <= 60 else f"{found[:57]}..."
     return f"{where} is {shown}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
@@ -400,7 +405,7 @@ def _take_notes(source: _Source, row: LogRow, experiment: dict[str, Any], notes:
             experiment["outcome"] = Outcome(ours.pop("outcome")).value
         except ValueError as error:
             raise source.wrong(row, f"asi.outcome is {notes['outcome']!r}, which is no outcome") from error
-        experiment.update(_checked(source, row, _EXPERIMENT, ours))
+        experiment.update(_checked(source, row, _VERDICT, ours))
         notes = {name: value for name, value in notes.items() if name not in PI_VERDICT}
     experiment["details"] = dict(notes)
 
@@ -454,8 +459,6 @@ def _finite(source: _Source, row: LogRow, text: str) -> float:
 
 def _complete(source: _Source, row: LogRow, columns: Columns) -> dict[str, Any]:
     """Return an experiment of our own format, with what the log was judged to say."""
-    if columns.get("number") is None:
-        raise source.wrong(row, "the number of the experiment is missing")
     optional = (*_COSTS, "started")
     given = {name: value for name, value in columns.items() if value is not None or name not in optional}
     moments = {name: source.past(row, given[name]) for name in ("started", "ended") if given.get(name) is not None}

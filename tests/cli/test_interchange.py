@@ -93,6 +93,7 @@ def test_a_run_of_ones_own_stays_the_one_that_is_meant(tmp_path: Path) -> None:
     assert f"--run {run}" in told
     assert json.loads(invoke("status", "-w", root, "--json").stdout)["run"] == own
     assert json.loads(invoke("status", "-w", root, "--run", run, "--json").stdout)["kept"] == 22
+    assert "import-" not in invoke("gc", "--dry-run", "--keep-last", "1", "-w", root).stdout
 
 
 def test_a_bad_line_leaves_nothing_behind(tmp_path: Path) -> None:
