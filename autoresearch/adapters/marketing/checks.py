@@ -18,9 +18,9 @@ from autoresearch.adapters.marketing.facts import read_facts, unsupported
 from autoresearch.adapters.marketing.limits import HARD_PLATFORMS, NUMBERS, PLATFORM_LIMITS, length, slot_of
 from autoresearch.adapters.marketing.render import TemplateFault, parts_of, preview_context, render, slots_in, texts_in
 from autoresearch.adapters.marketing.structure import Structure, read_structure
-from autoresearch.adapters.marketing.surfaces import PAGE
+from autoresearch.adapters.marketing.surfaces import EVERYBODY, PAGE
 from autoresearch.adapters.marketing.unsafe import host_of, hosts_in, unsafe_parts
-from autoresearch.adapters.marketing.wording import Copy, category_of
+from autoresearch.adapters.marketing.wording import Copy, category_of, slot_name
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
@@ -63,7 +63,7 @@ def refusals(campaign: Campaign, copy: Copy) -> tuple[str, ...]:
     # Without its slots a template cannot be filled; that has been said.
     if not any(name not in copy.slots for name in texts_in(campaign)):
         for page in _pages(campaign):
-            for audience in ("", *(one.name for one in campaign.surfaces if one.audience)):
+            for audience in _audiences(campaign):
                 found += _rendered_faults(page, copy.seen_by(audience))
     return tuple(dict.fromkeys(found))
 
@@ -85,6 +85,11 @@ def campaign_faults(campaign: Campaign) -> tuple[str, ...]:
 def _pages(campaign: Campaign) -> list[Campaign]:
     """Return the campaign as it is at each of its pages; what is no page is one alone."""
     return [campaign.at(page) for page in campaign.pages] if campaign.kind == "page" else [campaign]
+
+
+def _audiences(campaign: Campaign) -> tuple[str, ...]:
+    """Return everybody, and each audience."""
+    return (EVERYBODY, *(one.name for one in campaign.surfaces if one.audience))
 
 
 def _page_faults(campaign: Campaign) -> Iterator[str]:
@@ -199,7 +204,8 @@ def _slot_faults(campaign: Campaign, copy: Copy) -> Iterator[str]:
         else:
             yield f"{name}: the template has no such slot; it has {', '.join(asked)}. Take it out of [slots]."
     if campaign.kind == "ad":
-        yield from _repeated(copy)
+        for audience in _audiences(campaign):
+            yield from _repeated(copy.seen_by(audience))
 
 
 def _repeated(copy: Copy) -> Iterator[str]:
@@ -223,7 +229,7 @@ def _text_faults(campaign: Campaign, name: str, text: str) -> Iterator[str]:
         as_form = "" if shown == word.casefold() else f" (here as “{shown}”)"
         yield f"“{word}” is banned by brand.md{as_form}. Say it in other words."
     yield from unsupported(text, read_facts(campaign.facts, campaign.language), campaign.language)
-    if name == "subject" and re.match(r"\s*(re|aw|fwd?|wg|tr|rv|sv|antw)\s*[:：]", text, re.IGNORECASE):
+    if slot_name(name) == "subject" and re.match(r"\s*(re|aw|fwd?|wg|tr|rv|sv|antw)\s*[:：]", text, re.IGNORECASE):
         yield "a subject that pretends to be an answer or to be forwarded deceives. Leave that word out."
     if campaign.kind == "ad" and category_of(name) == "path" and "/" in text:
         yield "a path is one part of an address, and the platform rejects a slash in it. Use a hyphen."
