@@ -125,6 +125,8 @@ class Request(BaseModel):
     program: str = Field(description="The word of the person in charge (program.md).")
     brief: str = Field(description="The adapter's explanation of its subject.")
     editable: list[str] = Field(description="Globs of the files that may be changed or added.")
+    lane: str = Field(description="What may change in this experiment; empty: everything that is editable.")
+    beside: list[str] = Field(description="Hypotheses that are before people at this moment; propose something else.")
     files: list[FileText] = Field(description="The artifact that the edits start from.")
     readonly: list[FileText] = Field(description="Files that are shown and never change.")
     material: str = Field(description="Changes when program, brief, files or readonly do.")
@@ -199,6 +201,8 @@ def asked_of(request: ProposalRequest, redact: Redact) -> Asked:
         program=program,
         brief=brief,
         editable=list(request.scope.editable),
+        lane=said(request.lane, _DOCUMENT),
+        beside=[line(row.hypothesis) for row in request.beside],
         files=files,
         readonly=readonly,
         material=_material(program, brief, files, readonly),

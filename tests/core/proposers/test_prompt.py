@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from autoresearch.core.adapter import Direction, Metric, Outcome, Scope
 from autoresearch.core.artifact import Artifact
-from autoresearch.core.proposers import Change, FailedCandidate, PastExperiment, Proposal, ProposalRequest
+from autoresearch.core.proposers import (
+    Change,
+    FailedCandidate,
+    OpenExperiment,
+    PastExperiment,
+    Proposal,
+    ProposalRequest,
+)
 from autoresearch.core.proposers.knobs import Knob
 from autoresearch.core.proposers.prompt import CATEGORIES, Prompt, build_prompt, categories, fenced
 from autoresearch.core.proposers.redact import MARK, Redactor
@@ -249,6 +256,8 @@ SECRET = "environment-secret-1"
         {"metric": Metric(f"m {SECRET}", f"u {SECRET}", Direction.MINIMIZE)},
         {"notes": (SECRET,)},
         {"refused": (SECRET,)},
+        {"lane": SECRET},
+        {"beside": (OpenExperiment(1, SECRET, "", "f"),)},
         {"avoid_categories": frozenset({SECRET})},
         {"knobs": (Knob("K", "train.py", category=SECRET, choices=(SECRET,)),)},
         {"failed": FailedCandidate(Proposal(SECRET, "other", Artifact({"train.py": SECRET})), SECRET, SECRET)},
@@ -269,3 +278,11 @@ def test_artifact_is_shown_byte_for_byte() -> None:
     """The artifact is shown as it is, because search blocks have to match it: odd characters included."""
     odd = "A = '\u200b\x0c\u00e9'\r\n\tB = 1\n"
     assert odd in said(artifact=Artifact({"train.py": odd}))
+
+
+def test_lane_and_what_goes_on_are_told() -> None:
+    """Where several tests run at once the model reads what may change here and what is before people already."""
+    whole = said(lane="Only the headline.", beside=(OpenExperiment(7, "Ask a question.", "", "f"),))
+    assert "## What may change in this experiment\n\nOnly the headline." in whole
+    assert "so propose something else" in whole and "- Ask a question." in whole
+    assert "What may change in this experiment" not in said()

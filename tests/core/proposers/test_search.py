@@ -15,6 +15,7 @@ from autoresearch.core.errors import NothingLeftToProposeError
 from autoresearch.core.proposers import (
     Change,
     FailedCandidate,
+    OpenExperiment,
     PastExperiment,
     Proposal,
     ProposalRequest,
@@ -220,6 +221,15 @@ def test_refused_proposals_are_passed_over() -> None:
         for refusals in range(6)
     ]
     assert len({proposal.artifact.fingerprint for proposal in proposals}) == 6
+
+
+def test_what_goes_on_beside_is_not_proposed_again() -> None:
+    """Five candidates that are before people at once are five different ones."""
+    open_now: list[OpenExperiment] = []
+    for number in range(1, 6):
+        found = SearchProposer().propose(replace(request(), beside=tuple(open_now)))
+        open_now.append(OpenExperiment(number, found.hypothesis, "", found.artifact.fingerprint, found.changes))
+    assert len({row.fingerprint for row in open_now}) == 5
 
 
 def failed(proposal: Proposal) -> FailedCandidate:
