@@ -29,7 +29,11 @@ def forget(
     # A server that runs hears of it within LOOK_SECONDS and may have written until then.
     time.sleep(2 * LOOK_SECONDS)
     erased += events.erase(live.events, [key])
-    typer.echo(f"Erased {erased} events of this person. Later ones are neither written nor counted.")
+    typer.echo(f"Erased {_many(erased, 'event')} of this person. Later ones are neither written nor counted.")
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _forget_mail(root: Path, address: str) -> str:
@@ -48,5 +52,7 @@ def _forget_mail(root: Path, address: str) -> str:
     suppression.suppress(shared, hashed, "forgotten")
     with Journal(shared) as journal:
         erased = journal.forget(hashed)
-    typer.echo(f"Erased {erased} rows about this address; it is never written to again. Take it out of your files too.")
+    typer.echo(
+        f"Erased {_many(erased, 'row')} about this address; it is never written to again. Take it out of your files too."
+    )
     return hashed

@@ -79,7 +79,7 @@ def _as_record(mailing: Mailing, plan: Plan, sent: Sent | None) -> dict[str, Any
 
 
 def _described(mailing: Mailing, plan: Plan) -> str:
-    arms = ", ".join(f"{arm} {n:,}" for arm, n in plan.by_arm.items())
+    arms = ", ".join(f"{arm} {n:,}" for arm, n in plan.by_arm.items()) or "nobody"
     rolled = plan.test.ended is not None
     what = f"The rest of the list of test {plan.test.id}" if rolled else f"Test {plan.test.id}"
     lines = [
@@ -103,7 +103,10 @@ def _spending(plan: Plan) -> list[str]:
         return []
     if plan.test.ended is None:
         return [f"  {plan.spent.in_words}"]
-    return [f"  Test & Roll chose the {plan.spent.chosen}: a bet, without an error rate"]
+    lines = [f"  Test & Roll chose the {plan.spent.chosen}: a bet, without an error rate"]
+    if plan.taken_back:
+        lines.append("  that was taken back since: what goes out is the mail that everybody gets now")
+    return lines
 
 
 def _shown(arm: str, rendered: Rendered, full: bool) -> str:

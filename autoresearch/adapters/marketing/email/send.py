@@ -89,6 +89,7 @@ class Plan:
         left_out: How many are not written to, by reason.
         unused: Columns of the file that nothing reads.
         spent: How the list is spent; None where test follows test.
+        taken_back: Whether what a list's test chose is no longer what everybody gets.
     """
 
     test: LiveTest
@@ -97,6 +98,7 @@ class Plan:
     left_out: Mapping[str, int]
     unused: tuple[str, ...] = ()
     spent: ListTest | None = None
+    taken_back: bool = False
 
     @property
     def by_arm(self) -> dict[str, int]:
@@ -159,7 +161,7 @@ class Mailing:
         Raises:
             UsageError: If no test is live, the kill switch is on, the recipients' file is broken, or an arm does harm.
         """
-        test, _ = self._test()
+        test, surface = self._test()
         self._refuse_harm(test)
         recipients = read_recipients(self.settings.recipients)
         left_out: Counter[str] = Counter()
@@ -169,9 +171,18 @@ class Mailing:
             asked = self._asked(spent, test, mails)
             left_out["for the mail that the test will choose"] = len(mails) - len(asked)
             mails = asked
+        chosen = None if spent is None or spent.chosen is None else test.folder(spent.chosen)
         room = self.room()
         left_out["over today's cap"] = max(0, len(mails) - room)
-        return Plan(test, tuple(mails[:room]), len(recipients.rows), +left_out, recipients.unused, spent)
+        return Plan(
+            test,
+            tuple(mails[:room]),
+            len(recipients.rows),
+            +left_out,
+            recipients.unused,
+            spent,
+            taken_back=test.ended is not None and chosen != surface.incumbent,
+        )
 
     def n_open(self, test: LiveTest) -> int:
         """Return how many recipients a test could still write to, caps aside.

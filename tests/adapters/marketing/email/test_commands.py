@@ -226,7 +226,7 @@ def test_forgetting_an_address(office: Office) -> None:
     hashed = suppression.address_hash(office.settings.shared, "person3@company3.example")
     assert hashed.encode() in (office.settings.shared / "mail.db").read_bytes()
     said = run("forget", "Person3@Company3.example", "-w", office.folder)
-    assert "Erased 1 rows" in said
+    assert "Erased 1 row about" in said
     assert "company" not in said.lower()
     assert office.exposed() == before - 1 == 11
     with Journal(office.settings.shared) as journal:

@@ -217,6 +217,23 @@ def test_the_plan_is_shown_and_called_a_bet(office: Office) -> None:
     assert OLD not in said
 
 
+def test_a_choice_that_was_taken_back_is_not_sent(office: Office) -> None:
+    """After a rollback the rest get what everybody gets, and the plan says that it is not what was chosen."""
+    world = make(office)
+    world.begin()
+    world.send()
+    world.now += timedelta(days=15)
+    world.judge()
+    world.adapter.finish("run/0001", Outcome.KEPT)
+    world.adapter.roll_back(Workspace(office.folder), office.folder / "a", None)
+    said = run("send", "-w", office.folder)
+    assert "that was taken back since" in said
+    assert f"Subject: {OLD}" in said
+    asked = len(office.taker.mails)
+    world.send()
+    assert {mail["Subject"] for _, mail in office.taker.mails[asked:]} == {OLD}
+
+
 def test_the_prior_comes_from_earlier_tests_where_no_spread_is_stated(office: Office) -> None:
     """Mean and spread are learned from the campaign's own finished tests, and the plan says so."""
     dice = random.Random(2)
