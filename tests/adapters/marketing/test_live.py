@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoresearch.adapters.marketing.assignment import parts
-from autoresearch.adapters.marketing.live import LiveFolder
+from autoresearch.adapters.marketing.live import LiveFolder, LiveTest
 from autoresearch.core import UsageError
 from tests.adapters.marketing.filling import DAY, START, artifact, exposure, half_and_half, started, write
 
@@ -132,3 +133,79 @@ def test_the_kill_switch_outlives_the_process(tmp_path: Path) -> None:
     live.kill(False)
     live.kill(False)
     assert not live.killed
+
+
+def three_arms(tmp_path: Path) -> tuple[LiveFolder, LiveTest]:
+    """Return a state folder with a live test of two candidates in a lane."""
+    live = LiveFolder(tmp_path / "state")
+    test = replace(
+        half_and_half(tmp_path, test_id="r-1+2"),
+        treatments={"a": artifact(tmp_path / "b", "A"), "b": artifact(tmp_path / "c", "B")},
+        split={"control": 0.5, "a": 0.25, "b": 0.25},
+        lane="hero",
+        experiments={"a": "r-1", "b": "r-2"},
+    )
+    return live, live.start(test)
+
+
+def test_a_test_is_found_by_each_of_its_experiments(tmp_path: Path) -> None:
+    """Each knows its arm, and reading back gives the same."""
+    live, test = three_arms(tmp_path)
+    assert live.find("r-1") == live.find("r-2") == test == live.read().tests["hero"]
+    assert (test.arm_tested_by("r-1"), test.arm_tested_by("r-2")) == ("a", "b")
+    with pytest.raises(KeyError):
+        test.arm_tested_by("r-3")
+
+
+def test_an_arm_is_taken_out_once_and_the_last_ends_the_test(tmp_path: Path) -> None:
+    """What was taken out stays out after a restart; the same call again changes nothing."""
+    live, test = three_arms(tmp_path)
+    live.take_out(test.id, "a")
+    before = live.live.read_bytes()
+    live.take_out(test.id, "a")
+    assert live.live.read_bytes() == before and live.read().tests["hero"].shown == ("control", "b")
+    again = live.start(test)
+    assert again.taken_out == {"a"} and live.read().tests["hero"] == again
+    live.take_out(test.id, "b", now=START + DAY)
+    ended = live.find("r-2")
+    assert live.read().tests == {} and ended is not None and ended.ended == START + DAY
+    live.take_out(test.id, "b")
+    with pytest.raises(UsageError, match="nothing to take out"):
+        live.take_out(test.id, "control")
+
+
+def test_a_kill_before_servers_know_that_an_arm_is_out_is_mended(tmp_path: Path) -> None:
+    """The record is written first; where live.json still has the arm the same call takes it out there too."""
+    live, test = three_arms(tmp_path)
+    shown = live.live.read_bytes()
+    live.take_out(test.id, "a")
+    live.live.write_bytes(shown)
+    live.take_out(test.id, "a")
+    assert live.read().tests["hero"].shown == ("control", "b")
+
+
+def test_people_of_an_arm_that_is_out_move_to_no_other(tmp_path: Path) -> None:
+    """Everybody else keeps the arm, and those of the one that is out have none."""
+    live, test = three_arms(tmp_path)
+    before = {str(unit): test.arm_of("campaign", str(unit)) for unit in range(1000)}
+    live.take_out(test.id, "a")
+    after = live.read().tests["hero"]
+    assert all(after.arm_of("campaign", unit) == (None if arm == "a" else arm) for unit, arm in before.items())
+
+
+def test_a_winner_does_not_undo_what_another_surface_kept(tmp_path: Path) -> None:
+    """Where something else than its control is shown by now, both together come by `show`, and not the winner alone."""
+    live, test = three_arms(tmp_path)
+    live.show("page", artifact(tmp_path / "d", "Kept by another surface"))
+    live.finish(test.id, "a")
+    assert "Kept by another" in (live.read().surfaces["page"].incumbent / "copy.toml").read_text()
+
+
+def test_a_state_of_an_older_release_is_read(tmp_path: Path) -> None:
+    """Tests that it wrote have one candidate, on one surface, and go on."""
+    live, test = started(tmp_path)
+    data = json.loads(live.live.read_text())
+    for name in ("lane", "experiments", "taken_out"):
+        del data["tests"][0][name]
+    live.live.write_text(json.dumps(data))
+    assert live.read().tests == {"page": test} and test.arm_tested_by("run/0001") == "treatment"
