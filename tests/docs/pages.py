@@ -24,7 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md")))
-SHELL = ("bash", "console")
+SHELL = "bash"
+LANGUAGES = (SHELL, "python", "toml", "json", "html", "text")
 MARKS = ("not run", "run with", "first", "here", "slow", "file", "as", "output", "not compared")
 
 _FENCE = re.compile(
@@ -74,7 +75,7 @@ def prose_of(page: Path) -> str:
 def commands_in(script: str) -> Iterator[list[str]]:
     """Yield every `autoresearch ...` of a shell script as words, without what is piped, chained or redirected."""
     for line in script.replace("\\\n", " ").splitlines():
-        lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|&;<>")
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
         lexer.whitespace_split = True
         yield from _calls(list(lexer))
 

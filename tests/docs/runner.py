@@ -12,13 +12,14 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, SHELL, Block
 
-SECONDS = 100
+SECONDS = 240
 """The longest that one block may take."""
+SLOW_SECONDS = 1200
+"""The longest that one marked `slow` may take."""
 
 # A reader has one terminal: the folder and the exported variables of a block are there for the next one.
 _TERMINAL = """\
 set -euo pipefail
-shopt -s globstar nullglob
 [ ! -f "$DOCS_STATE/variables" ] || . "$DOCS_STATE/variables"
 [ ! -f "$DOCS_STATE/folder" ] || cd "$(cat "$DOCS_STATE/folder")"
 . "$DOCS_DATA/given.sh"
@@ -56,11 +57,12 @@ class Terminal:
             path.write_text(block.text, encoding="utf-8")
         elif "not run" in block.marks:
             return
-        elif block.language in SHELL:
-            text = _with_words(re.sub(r"^\$ ", "", block.text, flags=re.MULTILINE), block.marks.get("here", ""))
+        elif block.language == SHELL:
+            text = _with_words(block.text, block.marks.get("here", ""))
             self.printed = self._shell(block, text, block.marks.get("run with", ""))
         elif block.language == "python":
-            self.printed = self._call(block, [str(self.bin / "python"), "-W", "error", "-c", block.text], self._here())
+            argv = [str(self.bin / "python"), "-W", "error", "-c", block.text]
+            self.printed = self._call(block, argv, self._here(), block.text)
         elif "output" in block.marks:
             assert matches(block.text, self.printed), (
                 f"{block} shows\n{block.text}\nand this was printed:\n{self.printed}"
@@ -71,10 +73,9 @@ class Terminal:
         return Path(said.read_text(encoding="utf-8").strip()) if said.exists() else self.folder
 
     def _shell(self, block: Block, script: str, run_with: str) -> str:
-        text = f"run_with=({run_with})\n{_TERMINAL}{script}"
-        return self._call(block, ["bash", "-c", text], self.folder)
+        return self._call(block, ["bash", "-c", f"run_with=({run_with})\n{_TERMINAL}{script}"], self.folder, script)
 
-    def _call(self, block: Block, argv: list[str], folder: Path) -> str:
+    def _call(self, block: Block, argv: list[str], folder: Path, script: str) -> str:
         paths = os.pathsep.join([str(self.bin), os.environ["PATH"]])
         environment = {
             **os.environ,
@@ -97,13 +98,14 @@ class Terminal:
             text=True,
             start_new_session=True,
         )
+        seconds = SLOW_SECONDS if "slow" in block.marks else SECONDS
         try:
-            printed, _ = process.communicate(timeout=SECONDS)
+            printed, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             printed, _ = process.communicate()
-            raise AssertionError(f"{block} took longer than {SECONDS} s and had printed:\n{printed}") from None
-        assert process.returncode == 0, f"{block} ended with {process.returncode}:\n{block.text}\n{printed}"
+            raise AssertionError(f"{block} took longer than {seconds} s and had printed:\n{printed}") from None
+        assert process.returncode == 0, f"{block} ended with {process.returncode}:\n{script}\n{printed}"
         return printed
 
 

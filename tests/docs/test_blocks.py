@@ -11,7 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.docs import commands, readers
-from tests.docs.pages import MARKS, PAGES, ROOT, SHELL, Block, _blocks_in, all_blocks, blocks_of, commands_in, prose_of
+from tests.docs.pages import (
+    LANGUAGES,
+    MARKS,
+    PAGES,
+    ROOT,
+    SHELL,
+    Block,
+    _blocks_in,
+    all_blocks,
+    blocks_of,
+    commands_in,
+    prose_of,
+)
 from tests.docs.pages import spoken_commands as spoken
 from tests.docs.runner import Terminal, matches
 
@@ -23,7 +35,7 @@ TEMPLATES = sorted((ROOT / "autoresearch").glob("**/*.md"))
 
 def runs(block: Block) -> bool:
     """Say whether a block is run as a program."""
-    return block.language in (*SHELL, "python") and not {"not run", "file"} & set(block.marks)
+    return block.language in (SHELL, "python") and not {"not run", "file"} & set(block.marks)
 
 
 def read(page: Path, tmp_path: Path, *, slow: bool) -> None:
@@ -58,8 +70,8 @@ def test_a_block_says_what_becomes_of_it(block: Block) -> None:
     assert set(block.marks) <= set(MARKS), f"{block} has the marks {set(block.marks) - set(MARKS)}; there are {MARKS}"
     reasons = {mark: block.marks[mark] for mark in ("not run", "not compared", "slow") if mark in block.marks}
     assert all(reasons.values()), f"{block} gives no reason: say <!-- {next(iter(reasons), '')}: WHY -->"
-    assert block.language, f"{block} has no language: say ```bash, ```python, ```toml, ```json or ```text"
-    if block.language not in (*SHELL, "python"):
+    assert block.language in LANGUAGES, f"{block} is in {block.language or 'no language'}; there are {LANGUAGES}"
+    if block.language not in (SHELL, "python"):
         told = {"file", "as", "output", "not compared", "not run"} & set(block.marks)
         assert told, f"{block} is {block.language}: say what it is, by one of the marks file, as, output, not compared"
 
@@ -67,7 +79,7 @@ def test_a_block_says_what_becomes_of_it(block: Block) -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_is_valid(block: Block) -> None:
     """What a block is written in, it is written in rightly, whether it is run or not."""
-    if block.language in SHELL:
+    if block.language == SHELL:
         for words in commands_in(block.text):
             commands.parse(words)
     elif block.language == "python":
@@ -110,7 +122,7 @@ def test_what_is_not_run(block: Block) -> None:
 
 def test_most_blocks_are_run() -> None:
     """Not running is the exception: of all commands and programs, two thirds run."""
-    programs = [block for block in BLOCKS if block.language in (*SHELL, "python")]
+    programs = [block for block in BLOCKS if block.language in (SHELL, "python")]
     assert len([block for block in programs if "not run" in block.marks]) < len(programs) / 3
 
 
@@ -131,8 +143,8 @@ def test_a_wrong_word_in_a_sentence_is_noticed() -> None:
 
 
 def test_commands_are_found() -> None:
-    """Comments, prompts, variables in front, pipes, folded lines and redirections do not hide a command."""
-    script = "$ KEY=1 autoresearch log  # all\nautoresearch run \\\n  -n 1 && autoresearch status | head > f\n:"
+    """Comments, variables in front, pipes, folded lines and redirections do not hide a command."""
+    script = "KEY=1 autoresearch log  # all\nautoresearch run \\\n  -n 1 && autoresearch status | head > f\n:"
     assert list(commands_in(script)) == [
         ["autoresearch", "log"],
         ["autoresearch", "run", "-n", "1"],
