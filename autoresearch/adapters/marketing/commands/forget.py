@@ -53,6 +53,7 @@ def _forget_mail(root: Path, address: str) -> str:
     with Journal(shared) as journal:
         erased = journal.forget(hashed)
     typer.echo(
-        f"Erased {_many(erased, 'row')} about this address; it is never written to again. Take it out of your files too."
+        f"Erased {_many(erased, 'row')} about this address; it is never written to again. Take it out of your files "
+        "too."
     )
     return hashed
