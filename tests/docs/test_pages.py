@@ -95,9 +95,9 @@ def test_the_architecture_names_what_is_there() -> None:
     for path in named:
         assert (package / path).exists(), f"docs/architecture.md names {path}"
     for inside in ("", "adapters", "core"):
-        for path in (package / inside).iterdir():
-            name = path.relative_to(package).as_posix()
-            if path.is_dir() and (path / "__init__.py").exists() and name not in ("adapters", "core"):
+        for entry in (package / inside).iterdir():
+            name = entry.relative_to(package).as_posix()
+            if entry.is_dir() and (entry / "__init__.py").exists() and name not in ("adapters", "core"):
                 assert name in named, f"docs/architecture.md does not say what {name} is for"
 
 

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = build(folder)
     assert done.returncode == 0, re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout)
-    return folder / SITE
+    return folder / str(SITE)
 
 
 def _pages(entries: list[Any]) -> Iterator[str]:
