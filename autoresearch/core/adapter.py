@@ -319,15 +319,20 @@ class Lane:
         name: Of a page, an audience, a group of slots; unique among the lanes, and the same after a restart.
         arms: How many candidates share one control in a test; 1 is the usual test of two arms.
         alone: True where nothing that another lane keeps changes what the people of this lane see.
+        reach: Share of all people who see what is kept in this lane; what is believed of the whole counts it so.
     """
 
     name: str
     arms: int = 1
     alone: bool = False
+    reach: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.name.strip() or self.arms < 1:
-            raise ValueError(f"A lane needs a name and one arm at least, not {self.name!r} and {self.arms}.")
+        if not self.name.strip() or self.arms < 1 or not 0.0 < self.reach <= 1.0:
+            raise ValueError(
+                "A lane needs a name, one arm at least and a reach above 0 and up to 1, "
+                f"not {self.name!r}, {self.arms} and {self.reach:g}."
+            )
 
 
 @runtime_checkable

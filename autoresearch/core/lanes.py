@@ -41,6 +41,11 @@ def offered(adapter: object) -> tuple[Lane, ...]:
     return lanes if len(lanes) > 1 or any(lane.arms > 1 for lane in lanes) else ()
 
 
+def reach_of(adapter: object, name: str) -> float:
+    """Return the share of all people who see what is kept in a lane; everybody where there are no lanes."""
+    return next((lane.reach for lane in offered(adapter) if lane.name == name), 1.0)
+
+
 def begun_with(experiments: Sequence[Experiment], one: Experiment) -> list[Experiment]:
     """Return the other treatments of an experiment's test: of its lane, begun, and before people at the same time."""
     return [

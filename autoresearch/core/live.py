@@ -244,29 +244,11 @@ def baseline_of(experiments: Sequence[Experiment], looks: Mapping[int, Sequence[
 def past_evidence(experiments: Sequence[Experiment], looks: Mapping[int, Sequence[Look]]) -> tuple[PastEvidence, ...]:
     """Return what later decisions may know of earlier tests."""
     judged = {Outcome.KEPT.value, Outcome.REVERTED.value, Outcome.INCONCLUSIVE.value}
-    people = people_of_lanes(experiments, looks)
     return tuple(
-        PastEvidence(looks[row.id][-1], kept=row.outcome == Outcome.KEPT.value, reach=_reach(row, people))
+        PastEvidence(looks[row.id][-1], kept=row.outcome == Outcome.KEPT.value, reach=row.reach)
         for row in experiments
         if row.outcome in judged and looks.get(row.id)
     )
-
-
-def people_of_lanes(experiments: Sequence[Experiment], looks: Mapping[int, Sequence[Look]]) -> dict[str, float]:
-    """Return lane -> people who were in its tests; a control that several treatments share is counted once."""
-    found: dict[str, float] = {}
-    for row in experiments:
-        if looks.get(row.id):
-            last = looks[row.id][-1]
-            people = last.treatment.n + last.control.n / max(row.family, 1)
-            found[row.lane] = found.get(row.lane, 0.0) + people
-    return found
-
-
-def _reach(row: Experiment, people: Mapping[str, float]) -> float:
-    """Return the share of all people who see what an experiment brought; in a lane of its own, that of its lane."""
-    everybody = sum(people.values())
-    return people[row.lane] / everybody if row.alone and everybody else 1.0
 
 
 def belief(

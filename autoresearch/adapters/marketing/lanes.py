@@ -19,7 +19,7 @@ def lanes_of(campaign: Campaign) -> tuple[Lane, ...]:
     arms = campaign.traffic.arms
     if not campaign.surfaces:
         return (Lane(PAGE, arms),)
-    return tuple(Lane(one.name, arms, _is_alone(campaign, one)) for one in campaign.surfaces)
+    return tuple(Lane(one.name, arms, _is_alone(campaign, one), one.reach) for one in campaign.surfaces)
 
 
 def surface_of(campaign: Campaign, lane: str) -> Surface | None:

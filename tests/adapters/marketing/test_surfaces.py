@@ -150,8 +150,8 @@ def test_each_surface_is_a_lane(folder: Path) -> None:
     assert lanes.lanes_of(Campaign.load(folder)) == (
         Lane("hero", 3),
         Lane("reasons", 3),
-        Lane("pricing", 3, alone=True),
-        Lane("ads", 3),
+        Lane("pricing", 3, alone=True, reach=0.5),
+        Lane("ads", 3, reach=0.5),
     )
 
 

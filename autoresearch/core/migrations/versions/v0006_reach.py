@@ -1,4 +1,4 @@
-"""Whether the people of an experiment's lane see nothing that other lanes keep."""
+"""Which share of all people sees what an experiment brought, once it is kept."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the column; without lanes a keep reaches everybody."""
-    op.add_column("experiment", sa.Column("alone", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("experiment", sa.Column("reach", sa.Float(), nullable=False, server_default="1"))
