@@ -160,8 +160,8 @@ class Experiment(_Table, table=True):
     `outcome` is None while the experiment is in flight. `sequence` is given when it ends; it rises over the whole
     ledger, so that somebody who knows the last number they saw can ask for what came after. `effect` is positive where
     the candidate was better. `lane` is empty where the adapter offers none; `family` is the number of treatments that
-    were begun together, and 0 in a lane until they are; `reach` is the share of all people who see what it brought, once
-    it is kept.
+    were begun together, and 0 in a lane until they are; `reach` is the share of all people who see what it brought,
+    once it is kept.
     """
 
     __table_args__ = (UniqueConstraint("run_id", "number"), UniqueConstraint("sequence"))
