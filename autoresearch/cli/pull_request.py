@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autoresearch.core.adapter import MetricKind
 from autoresearch.core.words import clean, counts, metric_in_words, number
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def pull_request(work: KeptWork, page: Page, status: RunStatus, branch: tuple[st
 
     parts = [
         f"**{md(page.headline)}**",
-        _honesty(work, status),
+        _honesty(work, status, live=page.live),
         f"{counts(status)}. Metric: {md(metric_in_words(work.metric))}; baseline {number(status.baseline)}.",
         _table(work, branch),
         _tried(page),
@@ -36,10 +37,12 @@ def pull_request(work: KeptWork, page: Page, status: RunStatus, branch: tuple[st
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _honesty(work: KeptWork, status: RunStatus) -> str:
+def _honesty(work: KeptWork, status: RunStatus, *, live: bool) -> str:
     """Return what of the gain is shown and what is a bet."""
-    if any(row.e_win is not None for row in work.kept):
-        return "Each kept change passed a test on people of its own, at the error rate of its race."
+    if live and all(row.e_win is not None for row in work.kept):
+        return "Each kept change passed a test of its own, at the error rate of its race."
+    if live:
+        return "What the table calls a bet was kept without a test that shows it."
     bet = "Believed is a bet: what the policy expects after one or a few looks at each change."
     if status.confirmed_gain is not None and status.confirmed_on == "search":
         return (
@@ -67,8 +70,9 @@ def _table(work: KeptWork, branch: tuple[str, ReviewBranch] | None) -> str:
         evidence = md(" ".join(evidence_of(row, work)))
         shown = shown_of(row, work)
         lines.append(_row([str(row.number), commit[:10], md(row.hypothesis), effect, interval, evidence, shown]))
-    unit = f" in {md(clean(work.metric.unit))}" if work.metric.unit else ""
-    return "\n".join(["## What changes", "", f"Effects{unit}, positive is better.", "", *lines])
+    unit = f" in {md(work.metric.unit)}" if work.metric.unit else ""
+    sizes = f"Effects{unit}" if work.metric.kind is MetricKind.VALUE else "Effects relative to the incumbent"
+    return "\n".join(["## What changes", "", f"{sizes}, positive is better.", "", *lines])
 
 
 def _row(cells: Sequence[str]) -> str:

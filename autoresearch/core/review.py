@@ -147,12 +147,19 @@ def evidence_of(row: Experiment, work: KeptWork) -> list[str]:
     said = [reason] if (reason := clean(row.reason)) else []
     looks = work.looks.get(row.id, ())
     if looks:
-        last = looks[-1]
-        beside = f", {last.control.n:g} of the incumbent beside it" if last.control.n else ""
-        said.append(f"Measurements: {last.treatment.n:g} of the candidate{beside}.")
+        said.append(_arms(looks[-1], work.metric))
     if row.p_better is not None and probability(row.p_better) not in row.reason:
         said.append(f"Probability of being better: {probability(row.p_better)}.")
     return said
+
+
+def _arms(look: Look, metric: Metric) -> str:
+    control, treatment = look.control, look.treatment
+    if metric.kind is MetricKind.PROPORTION:
+        arms = (f"{arm.total:,.0f} of {arm.n:,.0f} in the {arm.arm}" for arm in (treatment, control))
+        return f"{clean(metric.name)}: {', '.join(arms)}."
+    beside = f", {control.n:,.0f} of the incumbent beside it" if control.n else ""
+    return f"Measurements: {treatment.n:,.0f} of the candidate{beside}."
 
 
 def shown_of(row: Experiment, work: KeptWork) -> str:
