@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from autoresearch.core.ledger import Claim, Ledger
+from autoresearch.core import Direction, Metric, MetricKind
+from autoresearch.core.ledger import Claim, FinishedExperiment, Ledger, Run, Session
+from autoresearch.core.memory import metric_as_json
+from autoresearch.core.workspace import Layout
 from tests.cli.conftest import invoke
 from tests.cli.filling import HOSTILE, make_workspace, work
 
@@ -269,6 +272,27 @@ def test_a_pull_request_says_what_was_confirmed(checkout: Path) -> None:
     text = invoke("export", "--pr", "-w", checkout).stdout
     assert "Re-measured with fresh seeds on the same data: +3.5 against the step before." in text
     assert "Not confirmed: fresh measurements" in text and "is not confirmed**" in text
+
+
+def test_a_live_run_is_reviewed_with_its_people(tmp_path: Path) -> None:
+    """Lifts in percent, bounds at their levels, conversions of exposures; nothing is to be measured again."""
+    layout = Layout(tmp_path / "w")
+    layout.root.mkdir()
+    layout.make_state()
+    metric = Metric("signup_rate", "share of visitors", Direction.MAXIMIZE, MetricKind.PROPORTION, min_effect=0.1)
+    arms = [{"look": 1, "arm": arm, "n": 9000, "total": total, "total_sq": total}
+            for arm, total in (("control", 450), ("treatment", 540))]  # fmt: skip
+    kept = {"number": 1, "parent_number": 0, "outcome": "kept", "hypothesis": "Say it shorter.", "effect": 0.2,
+            "effect_low": 0.05, "e_win": 30.0}  # fmt: skip
+    rows = [{"number": 0, "outcome": "kept", "hypothesis": "As found."}, kept]
+    run = Run(id="live", adapter="shop", metric=metric_as_json(metric), policy="race", state="stopped")
+    with Ledger.open(layout.ledger) as ledger:
+        finished = [FinishedExperiment({**row, "run_id": "live"}, looks=arms if row is kept else ()) for row in rows]
+        ledger.add_finished_run(run, Session(run_id="live"), finished)
+    text = invoke("export", "--pr", "-w", layout.root).stdout
+    assert "Each kept change passed a test of its own" in text and "autoresearch confirm" not in text
+    assert "| +20.0% | above +5.0% at alpha |" in text and "Effects relative to the incumbent" in text
+    assert "540 of 9,000 in the treatment, 450 of 9,000 in the control" in text
 
 
 def test_nothing_kept_is_nothing_to_review(tmp_path: Path) -> None:
