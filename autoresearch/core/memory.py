@@ -272,7 +272,8 @@ def belief(
 ) -> Belief:
     """Return what the policy believes of the incumbent by evidence at hand, which may be None without a policy."""
     start = baseline_value(experiments, measurements)
-    if policy is None or known is None or start is None or incumbent_of(experiments) is None:
+    kept = any(row.outcome == Outcome.KEPT.value for row in experiments)  # the baseline, which comes first, as a rule
+    if policy is None or known is None or start is None or not kept:
         return Belief(start, start if policy is not None else None, None)
     gain = policy.believed_gain(known)
     return Belief(start, start + metric.direction.sign * gain, gain)

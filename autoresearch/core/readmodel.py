@@ -253,8 +253,14 @@ class RunReader:
         self._ledger = ledger
         self._run_id = run_id
         self._policy = policy
-        self._history = History(ledger, run_id)
-        self._judged = 0
+        self._begin(0)
+
+    def _begin(self, judged: int) -> None:
+        """Forget everything; `judged` is how many measurements the calibration stands on."""
+        self._history = History(self._ledger, self._run_id)
+        self._judged = judged
+        self._taken = 0
+        self._kept: list[Experiment] = []  # of the history, the baseline included
         self._known: tuple[object, dict[int, Standing]] = (None, {})
 
     def view(self, *, at_work: bool, standings: bool = True) -> RunView:
@@ -265,18 +271,20 @@ class RunReader:
             standings: Work out what was believed along the way, too, which takes longest; else there are none.
         """
         ledger, run = self._ledger, self._ledger.run(self._run_id)
-        policy, metric = self._policy or policy_of(run), memory.metric_from_json(run.metric)
+        if self._policy is None:
+            self._policy = policy_of(run)
+        policy, metric = self._policy, memory.metric_from_json(run.metric)
         history, totals = self._read(run)
         going_on = ledger.unfinished(run.id)
         found = ledger.live_looks_of([row.id for row in going_on])
         tested = {id: live_tests.looks_of(rows) for id, rows in found.items()}
         live = bool(tested) or any(history.looks.values())
-        looks = {**history.looks, **tested} if live else _looks_of_kept(history)
+        looks = {**history.looks, **tested} if live else _looks_of_kept(history, self._kept)
         believed = history.belief(policy, metric)
         return RunView(
             run=run,
             metric=metric,
-            status=_status(ledger, run, totals, history.experiments, believed, at_work=at_work),
+            status=_status(ledger, run, totals, self._kept, believed, at_work=at_work),
             totals=totals,
             experiments=tuple(history.experiments),
             in_flight=going_on[-1] if going_on else None,
@@ -293,12 +301,18 @@ class RunReader:
     def _read(self, run: Run) -> tuple[History, Totals]:
         """Return the history with its news, and the totals; all anew where more changed than is ever added."""
         judged = len(self._ledger.fresh(run.id, Split.SEARCH.value))
-        history, totals = self._history.refresh(), self._ledger.totals(run.id)
-        kept = sum(row.outcome == Outcome.KEPT.value and row.number > 0 for row in history.experiments)
+        self._take_news()
+        totals = self._ledger.totals(run.id)
         # A kept step may have been taken back, and a calibration moves what was believed of everything.
-        if judged != self._judged or kept > totals.kept:
-            self._history, self._judged, self._known = History(self._ledger, run.id).refresh(), judged, (None, {})
+        if judged != self._judged or sum(row.number > 0 for row in self._kept) > totals.kept:
+            self._begin(judged)
+            self._take_news()
         return self._history, totals
+
+    def _take_news(self) -> None:
+        rows = self._history.refresh().experiments
+        self._kept += [row for row in rows[self._taken :] if row.outcome == Outcome.KEPT.value]
+        self._taken = len(rows)
 
     def _standings(self, policy: Policy | None, metric: Metric, *, live: bool) -> tuple[Standing, ...]:
         """Return what was believed along the way; points that nothing new can change are remembered."""
@@ -308,9 +322,8 @@ class RunReader:
         return _standings(self._history, policy, metric, live=live, known=self._known[1])
 
 
-def _looks_of_kept(history: History) -> dict[int, tuple[Look, ...]]:
-    kept = [row.id for row in history.experiments if row.outcome == Outcome.KEPT.value]
-    return {id: memory.looks_of(history.measurements[id]) for id in kept}
+def _looks_of_kept(history: History, kept: Sequence[Experiment]) -> dict[int, tuple[Look, ...]]:
+    return {row.id: memory.looks_of(history.measurements[row.id]) for row in kept}
 
 
 def _standings(

@@ -21,7 +21,7 @@ from autoresearch.core.readmodel import RunReader, RunView, live_points
 from autoresearch.core.words import clean, counts, money
 from autoresearch.web.dashboard import pages
 from autoresearch.web.dashboard.channel import Channel
-from autoresearch.web.dashboard.table import ORDERS, Filter, table_of
+from autoresearch.web.dashboard.table import ORDERS, Filter, Names, table_of
 from autoresearch.web.dashboard.watched import Condition, Look, Mark, Watched
 from autoresearch.web.report import Page, headline_of, page_of, state_of, tiles_of
 from autoresearch.web.sections import sections_of
@@ -61,6 +61,8 @@ class Feed:
         self._notes: Mark = ()
         self._noted = 0.0
         self._drawing: asyncio.Task[None] | None = None
+        self._names = Names()
+        self._spent = pages.Spent((), None)
         self._tables: dict[tuple[int, str], Markup] = {}
 
     @property
@@ -70,7 +72,7 @@ class Feed:
 
     def forget_ledger(self) -> None:
         """Read everything anew: another file lies there now."""
-        self._reader, self._seen, self._drawn = None, (-1, -1), (-1, -1)
+        self._reader, self._seen, self._drawn, self._names = None, (-1, -1), (-1, -1), Names()
 
     async def refresh(self) -> None:
         """Read what is new and send what changed by it; pictures follow later."""
@@ -113,7 +115,7 @@ class Feed:
 
     def table_html(self, wanted: Filter) -> Markup:
         """Render a table."""
-        found = None if self.view is None else table_of(self.view, wanted)
+        found = None if self.view is None else table_of(self.view, wanted, self._names)
         return pages.rendered("table", table=found, base=self.base, orders=ORDERS)
 
     @property
@@ -129,6 +131,7 @@ class Feed:
             self._reader = RunReader(ledger, self.run_id)
         at_work = self.place.look.at_work
         view = self._reader.view(at_work=at_work, standings=False)
+        self._spent = pages.spent_of(view, ledger)
         self._seen = (len(view.experiments), hash((view.claims and view.claims[-1].id, len(view.claims), at_work)))
         return view
 
@@ -159,7 +162,7 @@ class Feed:
         now = pages.now_of(view, self.place.watched.progress(), ledger, log)
         working = view.status.state in ("running", "paused")
         self._publish("now", pages.rendered("now", now=now, base=self.base, at_work=working))
-        self._publish("left", pages.rendered("left", left=pages.left_of(view, ledger)))
+        self._publish("left", pages.rendered("left", left=pages.left_of(self._spent)))
         can = self.place.look.can_steer
         waits = now.number if now is not None and now.waits else None
         self._publish(

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, Session
+from autoresearch.core.ledger import Experiment, Ledger, MeasurementRow, Session, Totals
 from autoresearch.core.progress import Progress
 from autoresearch.core.readmodel import RunView
 from autoresearch.core.words import clean, duration, money
@@ -123,8 +123,8 @@ def _curve(view: RunView, progress: Progress, ledger: Ledger) -> Markup | None:
 
 def _incumbent_curve(view: RunView, ledger: Ledger) -> tuple[tuple[float, float], ...]:
     """Return the curve of the first measurement of the experiment that the run stands on."""
-    standing = [row for row in view.experiments if row.outcome == "kept"]
-    rows: Sequence[MeasurementRow] = ledger.measurements(standing[-1].id) if standing else ()
+    standing = next((row for row in reversed(view.experiments) if row.outcome == "kept"), None)
+    rows: Sequence[MeasurementRow] = () if standing is None else ledger.measurements(standing.id)
     return next((points_of(row) for row in rows if row.curve and row.arm == "treatment"), ())
 
 
@@ -133,15 +133,32 @@ def points_of(row: MeasurementRow) -> tuple[tuple[float, float], ...]:
     return tuple((float(share), float(value)) for share, value in row.curve)
 
 
-def left_of(view: RunView, ledger: Ledger, now: datetime | None = None) -> tuple[Left, ...]:
-    """Return what of each limit of the session is used, and what the rest will take at the pace so far."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a session has spent: the part of `left_of` that takes long, read once for each change of the ledger."""
+
+    sessions: tuple[Session, ...]
+    totals: Totals | None
+
+
+def spent_of(view: RunView, ledger: Ledger) -> Spent:
+    """Return the sessions that share the limits of the last one, and what they spent."""
     sessions = ledger.sessions(view.run.id)
     if not sessions or view.status.state not in ("running", "paused"):
+        return Spent((), None)
+    first = sessions[-1].first_number
+    # The share of a first session is all there is; that of a later one must be counted.
+    totals = view.totals if first <= 1 else ledger.totals(view.run.id, since_number=first)
+    return Spent(tuple(one for one in sessions if one.first_number == first), totals)
+
+
+def left_of(spent: Spent, now: datetime | None = None) -> tuple[Left, ...]:
+    """Return what of each limit of the session is used, and what the rest will take at the pace so far."""
+    if spent.totals is None:
         return ()
-    session, now = sessions[-1], now or datetime.now(UTC)
-    same = [one for one in sessions if one.first_number == session.first_number]
-    totals = ledger.totals(view.run.id, since_number=session.first_number)
-    seconds = sum(_seconds(one, now) for one in same if one.ended is not None or one is session)
+    session, totals, now = spent.sessions[-1], spent.totals, now or datetime.now(UTC)
+    ended = (one for one in spent.sessions if one.ended is not None or one is session)
+    seconds = sum(_seconds(one, now) for one in ended)
     found = []
     limits = session.limits
     if (most := limits.get("experiments")) is not None:

@@ -66,6 +66,11 @@ class Filter:
         """Return the address of another page of the same table."""
         return replace(self, page=max(page, 1)).address
 
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.outcome or self.category or self.lane or self.text)
+
     def admits(self, row: Experiment) -> bool:
         """Say whether an experiment is wanted."""
         if self.outcome and (row.outcome != self.outcome or row.number == 0):
@@ -105,9 +110,27 @@ class Table:
     live: bool
 
 
-def table_of(view: RunView, wanted: Filter) -> Table:
+class Names:
+    """The categories and lanes that occur among experiments; asked again, it looks at new ones only."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._categories: set[str] = set()
+        self._lanes: set[str] = set()
+
+    def of(self, rows: Sequence[Experiment]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return (categories, lanes) of rows that only ever become more."""
+        for row in rows[self._taken :]:
+            self._categories.add(clean(row.category))
+            self._lanes.add(clean(row.lane))
+        self._taken = len(rows)
+        return tuple(sorted(self._categories - {""})), tuple(sorted(self._lanes - {""}))
+
+
+def table_of(view: RunView, wanted: Filter, names: Names | None = None) -> Table:
     """Return the page of the table that is wanted; of a page beyond the last one, the last."""
-    found = [row for row in view.experiments if wanted.admits(row)]
+    found = [row for row in view.experiments if wanted.admits(row)] if wanted.chooses else view.experiments
+    categories, lanes = (names or Names()).of(view.experiments)
     pages = max(1, -(-len(found) // ROWS))
     page = min(wanted.page, pages)
     chosen = _ordered(found, wanted.order)[(page - 1) * ROWS : page * ROWS]
@@ -117,8 +140,8 @@ def table_of(view: RunView, wanted: Filter) -> Table:
         of=len(view.experiments),
         page=page,
         pages=pages,
-        categories=tuple(sorted({clean(row.category) for row in view.experiments} - {""})),
-        lanes=tuple(sorted({clean(row.lane) for row in view.experiments} - {""})),
+        categories=categories,
+        lanes=lanes,
         wanted=replace(wanted, page=page),
         live=view.live,
     )
