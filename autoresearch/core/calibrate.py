@@ -108,7 +108,7 @@ def assess(policy: Policy, metric: Metric, history: History) -> Assessment | Non
 def sentence(known: Assessment, metric: Metric, policy: str) -> str:
     """Return in a line or two what a run can see, for its beginning."""
     if known.noise.sd == 0:
-        return f"{metric.name} repeats exactly here: every difference is real."
+        return f"{metric.name} repeats exactly here: every difference on this data is real."
     text = f"Noise of one measurement: {known.noise.sd:.2g} {metric.unit}".rstrip()
     text += f", known to about {relative_error(known.noise):.0%}. With it {policy} keeps "
     text += f"{known.false_keeps:.0%} of changes that change nothing, and "

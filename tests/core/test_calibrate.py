@@ -115,7 +115,7 @@ def test_a_metric_without_noise_is_said_to_repeat(tmp_path: Path) -> None:
     """Where replicates agree exactly nothing is simulated."""
     root, reporter = make_workspace(tmp_path / "w"), Listening()
     go(root, ["2"], SquareAdapter(noise=None), experiments=1, reporter=reporter)
-    assert "square repeats exactly here: every difference is real." in reporter.said
+    assert "square repeats exactly here: every difference on this data is real." in reporter.said
 
 
 def test_one_run_shows_no_spread(root: Path, adapter: SquareAdapter) -> None:
