@@ -36,7 +36,7 @@ def status_text(figures: RunStatus, place: Place) -> str:
     pairs = [
         ("run", f"{figures.run} (adapter {figures.adapter}, policy {run.policy}, proposer {run.proposer})"),
         ("state", _state(figures, where)),
-        ("now", _in_flight(place) if figures.state in ("running", "paused") else ""),
+        *(_in_flight(place) if figures.state in ("running", "paused") else ()),
         ("metric", metric_in_words(metric)),
         ("baseline", number(figures.baseline)),
         ("incumbent", number(figures.incumbent)),
@@ -58,9 +58,10 @@ def _state(figures: RunStatus, where: str) -> str:
     return f"{figures.state}: {clean(figures.stop_reason)}" if figures.stop_reason else figures.state
 
 
-def _in_flight(place: Place) -> str:
-    """Return the experiment that a process works on right now; in lanes there are several."""
+def _in_flight(place: Place) -> list[tuple[str, str]]:
+    """Return the experiment that a process works on right now; in lanes there are several, a line each."""
     rows = place.ledger.unfinished(place.run.id)
-    if len(rows) > 1:
-        return "; ".join(f"experiment {row.number} in {clean(row.lane)}: {clean(row.hypothesis)}" for row in rows)
-    return "".join(f"experiment {row.number}, {clean(row.category)}: {clean(row.hypothesis)}" for row in rows)
+    return [
+        ("" if index else "now", f"experiment {row.number}, {clean(row.lane or row.category)}: {clean(row.hypothesis)}")
+        for index, row in enumerate(rows)
+    ]

@@ -952,7 +952,8 @@ class _Driver:
             if number != signal.SIGINT or self.interrupts > 1 or not self.begun:
                 stop_at_once(number)
             self.stop_wanted = "interrupted after finishing the experiment"
-            self.reporter.say("Finishing this experiment; press Ctrl-C again to stop at once.")
+            doing = "Ending the run, while its tests go on" if self.lanes else "Finishing this experiment"
+            self.reporter.say(f"{doing}; press Ctrl-C again to stop at once.")
 
         for number in heard:
             signal.signal(number, on_signal)

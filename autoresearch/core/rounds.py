@@ -286,7 +286,7 @@ class Rounds:
         pause = min((self._due[name] - self.clock() for name in waiting), default=_POLL_SECONDS if asking else 0.0)
         if asking:
             pause = min(pause, _POLL_SECONDS)
-        if pause > 0 and len(waiting) == len(tests) and not self.services.sleep(pause):
+        if pause > 0 and not self.services.sleep(pause):
             raise RunStoppedError(f"interrupted; {_GOES_ON}")
         now = self.clock()
         for name in waiting:
