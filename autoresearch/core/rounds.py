@@ -100,12 +100,12 @@ class Rounds:
         self._take_up()
         self._judge()  # what a kill left between its looks and its verdict, before anything builds on the incumbent
         while True:
-            reason = self.person.over()
-            if reason is not None:
-                return self._left(reason)
             finished = len(self.services.history.experiments)
             why_none = self._fill()
             self._hear_answers()
+            reason = self.person.over()
+            if reason is not None:
+                return self._left(reason)
             self._begin()
             if not self._at and why_none is not None and len(self.services.history.experiments) == finished:
                 return why_none

@@ -213,6 +213,23 @@ def test_a_stop_leaves_every_test_running_and_the_next_run_takes_them_up(tmp_pat
     assert [len(arms) for arms in town.together] == [2, 1, 2, 1]
 
 
+def test_a_stop_while_candidates_are_proposed_shows_none_of_them(tmp_path: Path) -> None:
+    """A test begins with all its treatments or not at all: the next run fills its lane up first."""
+    root = make_town(tmp_path / "w", {"page": 0.05})
+    town = Town(root, [Lane("page", arms=2)], most=1)
+
+    def stop(number: int, name: str) -> None:
+        if (number, name) == (1, "check"):
+            with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+                ledger.send(ledger.runs()[-1].id, "stop")
+
+    go(town, {"page": [0.055, 0.052]}, reporter=Listening(on_phase=stop))
+    assert town.together == [] and [row.family for row in experiments(root)] == [1, 0]
+    go(town, {"page": [0.055, 0.052]}, experiments=2)
+    assert [len(arms) for arms in town.together] == [2]
+    assert [(row.outcome, row.family) for row in experiments(root)[1:]] == [("inconclusive", 2)] * 2
+
+
 def test_approval_holds_up_its_own_lane_only(tmp_path: Path) -> None:
     """While a candidate waits for a person the other lane's test goes on; what won meanwhile is what it is built on."""
     root = make_town(tmp_path / "w", {"a": 0.05, "b": 0.05})
