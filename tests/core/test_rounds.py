@@ -18,7 +18,9 @@ from autoresearch.core import (
 )
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.ledger import Experiment, Ledger
+from autoresearch.core.rollback import roll_back
 from autoresearch.core.store import Store
+from autoresearch.core.workspace import Layout
 from tests.core.fakes import Listening
 from tests.core.town import COPY, Planner, Town, make_town, rates_of, text_of
 
@@ -127,13 +129,18 @@ def test_a_winner_on_an_old_incumbent_is_measured_again(tmp_path: Path) -> None:
 def test_a_lane_of_its_own_is_kept_on_the_new_incumbent(tmp_path: Path) -> None:
     """Where nothing that another lane keeps is seen, both edits stand together, though on neighbouring lines."""
     root = make_town(tmp_path / "w", {"a": 0.05, "b": 0.05})
-    town = Town(root, [Lane("a", alone=True), Lane("b", alone=True)])
-    go(town, {"a": [0.2], "b": [0.3]})
+    town = Town(root, [Lane("a", alone=True, reach=0.25), Lane("b", alone=True, reach=0.5)])
+    result = go(town, {"a": [0.2], "b": [0.3]})
     rows = experiments(root)
     assert [row.outcome for row in rows] == ["kept", "kept", "kept"]
     assert rows[2].reason.endswith("Put together with what other lanes kept meanwhile.")
     assert rows[2].parent_number == 0, "it was measured against the artifact as found"
     assert town.everybody == [{"a": 0.2, "b": 0.05}, {"a": 0.2, "b": 0.3}] and incumbent(root) == town.everybody[-1]
+    assert result.status.believed_gain == pytest.approx(0.25 * 0.15 + 0.5 * 0.25, abs=0.02), "counted by reach"
+    layout = Layout(root)
+    with Ledger.open(layout.ledger) as ledger:
+        back = roll_back(layout, ledger, ledger.runs()[-1], None, town, "Rolled back.")
+    assert (back.numbers, back.incumbent) == ((2,), 1) and incumbent(root) == {"a": 0.2, "b": 0.05}
 
 
 def test_an_edit_that_no_longer_applies_is_written_down_and_left(tmp_path: Path) -> None:
