@@ -17,6 +17,8 @@ from autoresearch.adapters.ml_training.adapter import MlAdapter, Options
 from autoresearch.core import Adapter, LiveAdapter, LiveExperiment, Workspace
 from autoresearch.testing import AdapterConformance, LiveAdapterConformance
 from tests.adapters.command.conftest import BENCH, OPTIONS
+from tests.adapters.marketing.campaigns import edit
+from tests.adapters.marketing.with_surfaces import write_surfaces
 from tests.adapters.ml_training.conftest import cache, corpus, tiny_trainer
 
 __all__ = ["cache", "corpus"]  # fixtures
@@ -102,6 +104,45 @@ class TestMarketing(LiveAdapterConformance):
     def again(self, workspace: Path, request: pytest.FixtureRequest) -> Callable[[], LiveAdapter]:
         def restarted() -> MarketingAdapter:
             adapter = create_marketing({})
+            adapter.prepare(Workspace(workspace))
+            request.addfinalizer(adapter.close)
+            return adapter
+
+        return restarted
+
+
+@pytest.mark.slow
+class TestMarketingSurfaces(TestMarketing):
+    """A page with four surfaces, each tested with two candidates at once."""
+
+    @pytest.fixture
+    def files(self, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+        root = write_surfaces(tmp_path_factory.mktemp("campaign"), arms=2)
+        edit(root, "campaign.toml", "weekly = 20_000", "weekly = 4_000")
+        return {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in root.rglob("*.*")}
+
+    @pytest.fixture
+    def artifact(self, files: Mapping[str, str]) -> Mapping[str, str]:
+        return {"copy.toml": files["copy.toml"]}
+
+    @pytest.fixture
+    def other_files(self, files: Mapping[str, str]) -> Mapping[str, str]:
+        return {path: text for path, text in files.items() if path != "copy.toml"}
+
+    @pytest.fixture
+    def adapter(self) -> Any:
+        adapter = create_marketing({"anyway": "yes"})
+        yield adapter
+        adapter.close()
+
+    @pytest.fixture
+    def treatment(self, files: Mapping[str, str]) -> str:
+        return set_slots(files["copy.toml"], {"headline": "Walk to work. Save the fare."})
+
+    @pytest.fixture
+    def again(self, workspace: Path, request: pytest.FixtureRequest) -> Callable[[], LiveAdapter]:
+        def restarted() -> MarketingAdapter:
+            adapter = create_marketing({"anyway": "yes"})
             adapter.prepare(Workspace(workspace))
             request.addfinalizer(adapter.close)
             return adapter
