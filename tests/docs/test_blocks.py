@@ -46,7 +46,9 @@ def read(page: Path, tmp_path: Path, *, slow: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(map(runs, blocks_of(page)))], ids=lambda page: page.stem
+    "page",
+    [page for page in PAGES if any(runs(block) and "slow" not in block.marks for block in blocks_of(page))],
+    ids=lambda page: page.stem,
 )
 def test_a_page_runs(page: Path, tmp_path: Path) -> None:
     """What a page shows can be done from top to bottom, and prints what the page says."""
