@@ -342,7 +342,18 @@ def _standings(
         if number not in known:
             known[number] = _standing(number, policy, evidence(), start, sign)
         found.append(known[number])
-    return tuple(found)
+    return tuple(_rising(found))
+
+
+def _rising(standings: Sequence[Standing]) -> list[Standing]:
+    """Place what was believed after an experiment that ended late, as happens in lanes, at the last number by then."""
+    placed: list[Standing] = []
+    for one in standings:
+        highest = max([one.number, *(before.number for before in placed[-1:])])
+        if placed and placed[-1].number == highest:
+            placed.pop()
+        placed.append(replace(one, number=highest))
+    return placed
 
 
 def _standing(number: int, policy: Policy, evidence: Evidence, start: float, sign: int) -> Standing:

@@ -18,6 +18,7 @@ from autoresearch.core import (
 )
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.ledger import Experiment, Ledger
+from autoresearch.core.readmodel import view_of
 from autoresearch.core.rollback import roll_back
 from autoresearch.core.store import Store
 from autoresearch.core.workspace import Layout
@@ -304,3 +305,17 @@ def test_tests_in_flight_need_an_adapter_that_knows_their_lanes(tmp_path: Path) 
     Plain.__name__ = "Town"
     with pytest.raises(UsageError, match="tests before people in a, b"):
         run(Plain(town), workspace=root, proposer=Planner({}))  # type: ignore[arg-type]
+
+
+def test_what_was_believed_is_told_in_rising_order(tmp_path: Path) -> None:
+    """An experiment that ends after later ones stands at their number, so that a picture never goes back."""
+    root = make_town(tmp_path / "w", {"a": 0.05, "b": 0.05})
+    town = Town(root, [Lane("a"), Lane("b")], most=4, reports={1: GateReport(hold="The week is not over.")})
+    go(town, {"a": [0.2], "b": [0.3]})
+    rows = sorted(experiments(root), key=lambda row: row.sequence or 0)
+    assert [row.number for row in rows if row.outcome == "kept"] == [0, 2, 3]
+    with Ledger.open(root / ".autoresearch" / "ledger.db") as ledger:
+        view = view_of(ledger, ledger.runs()[-1], at_work=False)
+    numbers = [one.number for one in view.standings]
+    assert numbers == sorted(set(numbers)) and numbers[-1] == 3
+    assert view.standings[-1].value == view.status.incumbent and view.going_on == ()
