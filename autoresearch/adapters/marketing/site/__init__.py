@@ -1,6 +1,6 @@
 """The site: a server that shows pages, assigns visitors, and writes down what they do before it answers.
 
-pages.py        what a surface looks like in each arm
+pages.py        what a page looks like in each arm, to each audience
 settings.py     the table [site] of campaign.toml
 robots.py       who is not a person
 visitors.py     what a request's headers say about who asks
