@@ -162,7 +162,7 @@ def test_without_a_holdout_a_gain_is_called_remeasured(checkout: Path, monkeypat
     """`confirm` measures anew, and neither its first line nor its sentences say that anything is confirmed."""
     monkeypatch.chdir(checkout)
     go(checkout, [conf(4.5)])
-    said = invoke("confirm", "--seeds", "2", "-q")
+    said = invoke("confirm", "-q")
     assert said.exit_code == 0, said.output
     assert "| re-measured gain: +3.75" in said.output.splitlines()[0]
     assert "Re-measured: the incumbent" in said.output and "the adapter has no holdout" in said.output
@@ -173,6 +173,6 @@ def test_with_a_split_the_holdout_is_opened(checkout: Path, monkeypatch: pytest.
     """A command that is told which data to use gives claims on data that no decision saw."""
     monkeypatch.chdir(checkout)
     go(checkout, [conf(4.5)], measure=f"{OPTIONS['measure']} && test {{split}} && echo {{split}}")
-    said = invoke("confirm", "--seeds", "2", "-q")
+    said = invoke("confirm", "-q")
     assert "| confirmed gain: +3.75" in said.output.splitlines()[0]
     assert "holdout" in (checkout / ".autoresearch" / "fresh").glob("*/run.log").__next__().read_text()
