@@ -681,10 +681,11 @@ class _Driver:
             self.reporter.say(f"Not confirmed: {refusal}. Do it with autoresearch confirm.")
             return
         where = "on the holdout" if bench.claim_split is Split.HOLDOUT else "with fresh seeds"
-        self.reporter.say(
-            f"Confirming: {count} measurements {where}, about {duration(count * self._measure_seconds())}. "
-            "Ctrl-C ends this, and what was measured stays."
-        )
+        if count:
+            self.reporter.say(
+                f"Confirming: {count} measurements {where}, about {duration(count * self._measure_seconds())}. "
+                "Ctrl-C ends this, and what was measured stays."
+            )
         try:
             confirm.confirm(bench)
         except UsageError as error:

@@ -275,6 +275,17 @@ def test_a_run_confirms_by_itself_where_it_was_told_to(tmp_path: Path, adapter: 
     assert result.reason.startswith("experiments: 1 of 1")
 
 
+def test_a_run_that_has_nothing_left_to_confirm_says_nothing(tmp_path: Path, adapter: Watched) -> None:
+    """Where every fresh measurement is there already, no run announces that it takes none."""
+    root = make_workspace(tmp_path / "w")
+    heard = []
+    for script in (["2"], ["5"]):  # one that is kept, one that is not
+        reporter = Listening()
+        go(root, script, adapter, experiments=1, confirm=True, reporter=reporter)
+        heard.append([text for text in reporter.said if text.startswith("Confirming")])
+    assert [len(said) for said in heard] == [1, 0]
+
+
 @dataclass
 class Timed(Watched):
     """Says that a measurement took long."""
