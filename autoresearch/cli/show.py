@@ -303,6 +303,6 @@ def log_text(place: Place, row: Experiment) -> str:
     path = place.layout.experiment(row.run_id, row.number) / "run.log"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else row.log_tail
     if not text:
-        return "no output was captured\n"
+        return "It printed nothing.\n"
     text = clean(text, lines=True)
     return text if text.endswith("\n") else f"{text}\n"
