@@ -41,7 +41,7 @@ def _options(
 ) -> None:
     """Leave it running overnight and wake up to improvements that are real.
 
-    Keep or revert, experiment after experiment: autoresearch run --adapter ml
+    To begin: autoresearch run --adapter command --edit FILES --measure COMMAND --metric NAME --minimize
     """
 
 

@@ -23,12 +23,12 @@ def dashboard(
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Likewise; 0 finds a free one.")] = 8470,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 finds a free one.")] = 8470,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="AUTORESEARCH_DASHBOARD_TOKEN",
-            help="Ask for this token. [default: none on this machine, else one by lot]",
+            help="Ask for this token. [default: none on this machine, else a random one]",
             show_default=False,
             show_envvar=False,
         ),
