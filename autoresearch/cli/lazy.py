@@ -41,6 +41,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "confirm": BuiltIn("confirm:confirm", "Measure the gain again, on data that no decision saw."),
     "calibrate": BuiltIn("calibrate:calibrate", "Measure the noise, and what it hides."),
     "compare": BuiltIn("compare:compare", "Let proposers or policies compete, and say which gains more."),
+    "watch": BuiltIn("watch:watch", "Follow the run at work from another terminal."),
     "report": BuiltIn("report:report", "Write a run as one file to look at: HTML or Markdown."),
     "dashboard": BuiltIn("dashboard:dashboard", "Show runs in a browser while they go on."),
     "export": BuiltIn("export:export", "Write the experiments, or the kept steps as a branch."),
