@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autoresearch.core.ledger import Experiment
 
 PHASES = {
+    "prepare": "preparing",
     "propose": "proposing",
     "check": "checking",
     "approve": "waiting for approval",
@@ -43,7 +44,12 @@ PHASES = {
 
 _REFRESH_PER_SECOND = 4
 _PLAIN_STEP = 0.25
-"""A pipe hears of a long preparation once per quarter."""
+"""A pipe hears of a long preparation, or of measuring anew, once per quarter."""
+
+_WITHOUT_NUMBERS = str.maketrans("", "", "0123456789.,%/ ")
+
+_AS_ONE = frozenset({"confirm", "calibrate"})
+"""Phases that take as long as many experiments, and are no experiment."""
 
 
 def experiment_parts(row: Experiment) -> tuple[str, str, str]:
@@ -146,7 +152,7 @@ class Plain(Quiet):
         self._stream = _Stream(file)
         self._measured = -1
         self._step: tuple[str, int] | None = None
-        self._preparing = True
+        self._followed: str | None = "prepare"
 
     def say(self, text: str) -> None:
         """Write the sentence."""
@@ -154,20 +160,24 @@ class Plain(Quiet):
 
     def phase(self, number: int, name: str) -> None:
         """Write that an experiment is being measured, once; the other phases pass in an instant or cost a call."""
-        self._preparing = False
+        self._followed = name if name in _AS_ONE else None
         if name == "observe" and number != self._measured:
             self._measured = number
             what = "the baseline" if number == 0 else f"experiment {number}"
             self._stream.line(f"measuring {what}")
 
     def progress(self, share: float, text: str) -> None:
-        """Write how far a preparation is, a few times at most; measurements are too many to be followed in a pipe."""
-        step = int(min(max(share, 0.0), 1.0) / _PLAIN_STEP)
+        """Write how far a preparation or a confirmation is, in quarters; single measurements are too many in a pipe."""
+        if self._followed is None:
+            return
+        done = min(max(share, 0.0), 1.0)
         words = clean(text)
-        kind = words.translate(str.maketrans("", "", "0123456789.,%/ "))
-        if self._preparing and (kind, step) != self._step:
-            self._step = (kind, step)
-            self._stream.line(f"preparing {min(max(share, 0.0), 1.0):.0%}  {words}")
+        # A preparation has parts that each begin at nothing; measuring anew is one piece of work.
+        part = words.translate(_WITHOUT_NUMBERS) if self._followed == "prepare" else self._followed
+        step = (part, int(done / _PLAIN_STEP))
+        if step != self._step:
+            self._step = step
+            self._stream.line(f"{PHASES[self._followed]} {done:.0%}  {words}")
 
     def experiment_ended(self, experiment: Experiment) -> None:
         """Write the experiment's line."""

@@ -42,6 +42,19 @@ def test_a_line_says_what_the_sign_means() -> None:
     ]  # fmt: skip
 
 
+def test_measuring_anew_is_followed_in_quarters() -> None:
+    """A pipe hears of a long confirmation four or five times, however many measurements it takes."""
+    out = io.StringIO()
+    reporter = Plain(out)
+    reporter.phase(7, "confirm")
+    for index in range(40):
+        reporter.progress(index / 40, f"measurement {index + 1} of 40")
+        reporter.progress((index + 0.5) / 40, f"measurement {index + 1} of 40: training, loss 1.{index}")
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "confirming 0%  measurement 1 of 40"
+    assert [line.split()[1] for line in lines] == ["0%", "25%", "50%", "75%"]
+
+
 def test_a_crash_has_its_reason_instead_of_a_value() -> None:
     """Without a value the line says why."""
     line = experiment_line(experiment(outcome="crashed", value=None, effect=None, p_better=None, reason="No number."))
