@@ -143,6 +143,26 @@ def run(
             show_default=False,
         ),
     ] = None,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Tell of a new best and of the end: https://..., mailto:... or cmd:...; several times for several.",
+            show_default=False,
+        ),
+    ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|URI", help="Mirror the run to MLflow as it goes.", show_default=False),
+    ] = None,
+    wandb: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROJECT",
+            help="Mirror the run to Weights & Biases as it goes; offline unless WANDB_MODE=online.",
+            show_default=False,
+        ),
+    ] = None,
     new: Annotated[bool, typer.Option("--new", help="Begin a new run from the artifact as it is now.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing before the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per experiment and one for the end.")] = False,
@@ -193,6 +213,9 @@ def run(
             confirm=confirm,
             sandbox=sandbox,
             options=options or None,
+            notify=notify,
+            mlflow=mlflow,
+            wandb=wandb,
             new=new,
             reporter=reporter,
         )

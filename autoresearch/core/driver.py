@@ -48,6 +48,7 @@ from autoresearch.core.budget import Limits, Spent, limit_reached
 from autoresearch.core.decision import Policy
 from autoresearch.core.decision.policies import create_policy
 from autoresearch.core.errors import AutoresearchError, EnvironmentNotReadyError, RunStoppedError, UsageError
+from autoresearch.core.followers import Followed, Follower, Followers
 from autoresearch.core.graph import READONLY_FILES, Reporter, Services, State, build_graph, request_for, tidy
 from autoresearch.core.history import History
 from autoresearch.core.lanes import offered
@@ -134,6 +135,9 @@ def run(
     confirm: bool | None = None,
     sandbox: str | None = None,
     options: Mapping[str, str] | None = None,
+    notify: Sequence[str] | None = None,
+    mlflow: str | None = None,
+    wandb: str | None = None,
     new: bool = False,
     reporter: Reporter | None = None,
 ) -> RunResult:
@@ -166,6 +170,10 @@ def run(
             time than the session took.
         sandbox: How candidates are kept apart: `auto`, `bubblewrap`, `landlock`, `limits` or `none`.
         options: Options of the adapter, on top of the table `[adapter]`.
+        notify: Who is told of a new best and of the end, on top of the table `[notify]`: `https://...`, `mailto:...`,
+            `cmd:...`.
+        mlflow: Mirror the run to this MLflow address or folder.
+        wandb: Mirror the run to this project of Weights & Biases.
         new: Begin a new run from the artifact as it is now, even where an earlier one could go on.
         reporter: Hears what happens.
 
@@ -196,10 +204,13 @@ def run(
         confirm=confirm,
         sandbox=sandbox,
         options=options,
+        mlflow=mlflow,
+        wandb=wandb,
     )
+    followers = Followers(said, _followers_of(settings, notify or ()))
     layout.make_state()
     with lock.held(layout), _machine_faults(), Ledger.open(layout.ledger) as ledger:
-        driver = _Driver(layout, ledger, progress.Noted(layout, said), settings)
+        driver = _Driver(layout, ledger, progress.Noted(layout, followers), settings)
         with driver.signals(), driver.closing():
             driver.begin(
                 adapter if not isinstance(adapter, str | None) else None,
@@ -208,7 +219,33 @@ def run(
                 limits,
                 new=new,
             )
-            return driver.work()
+            followers.begun(driver.followed())
+            try:
+                result = driver.work()
+            except Exception as error:
+                followers.ended(str(error), fault=True)
+                raise
+            followers.ended(result.reason, fault=result.fault)
+            return result
+
+
+def _followers_of(settings: Settings, targets: Sequence[str]) -> list[Follower]:
+    """Return who is told of a session; imported only where somebody is."""
+    found: list[Follower] = []
+    if settings.notify or targets:
+        from autoresearch.core.notify import LOCAL_SERVER, MailServer, notifiers
+
+        mail = MailServer(settings.smtp or LOCAL_SERVER, settings.mail_from or "")
+        found += notifiers([*settings.notify, *targets], mail)
+    if settings.mlflow:
+        from autoresearch.core.mirrors import MlflowMirror
+
+        found.append(MlflowMirror(settings.mlflow))
+    if settings.wandb:
+        from autoresearch.core.mirrors import WandbMirror
+
+        found.append(WandbMirror(settings.wandb))
+    return found
 
 
 def create_workspace(layout: Layout, adapter: str, options: Mapping[str, str]) -> list[Path]:
@@ -630,6 +667,17 @@ class _Driver:
                 self._one_experiment(graph, saver, row.number)
                 self.reporter.experiment_ended(self.history.experiments[-1])
         return Rounds(graph, saver, self._services(), self.lanes, self).work()
+
+    def followed(self) -> Followed:
+        """Return what followers of this session are told of it."""
+        return Followed(
+            run=self.run,
+            metric=self.adapter.metric,
+            layout=self.layout,
+            ledger=self.ledger,
+            live=isinstance(self.adapter, LiveAdapter),
+            status=lambda: status_of(self.ledger, self.ledger.run(self.run.id), at_work=True, policy=self.policy),
+        )
 
     def over(self) -> str | None:
         """Return why the session ends now, controls and limits considered."""

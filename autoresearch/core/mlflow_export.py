@@ -1,4 +1,4 @@
-"""Writes a run as a folder that MLflow opens: its own database, filled through its own client, and our JSON lines.
+"""Writes a run for MLflow, through its own client: at once as a folder with its database, or as the run goes.
 
 MLflow refuses its older layout of plain files since 3.13, and every 3.x opens the database. `mlflow-skinny` writes it,
 which is no dependency: its tables are MLflow's business and change with it.
@@ -27,7 +27,7 @@ DATABASE = "mlflow.db"
 LINES = "experiments.jsonl"
 """Our JSON lines beside the database: what `import` reads of such a folder."""
 
-_LONGEST = 5_000
+LONGEST = 5_000
 """Characters of a tag; MLflow cuts them at 8,000 bytes or refuses them."""
 
 _AT_ONCE = 900
@@ -59,12 +59,12 @@ def write_mlflow(
     """
     if folder.exists() and (not folder.is_dir() or next(folder.iterdir(), None) is not None):
         raise UsageError(f"{folder} is not empty, and nothing is ever written over.\nName a new folder: -o DIR")
-    client_class = _client_class()
+    made = client_class()
     uri = f"sqlite:///{folder / DATABASE}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _removed_on_failure(folder), _quiet():
-            _fill(client_class(tracking_uri=uri), folder, run, experiments, measurements, looks)
+        with _removed_on_failure(folder), quiet():
+            _fill(made(tracking_uri=uri), folder, run, experiments, measurements, looks)
             (folder / LINES).write_text(as_jsonl(experiments, measurements, run, looks), encoding="utf-8")
     except OSError as error:
         raise EnvironmentNotReadyError(
@@ -73,7 +73,8 @@ def write_mlflow(
     return uri
 
 
-def _client_class() -> Any:
+def client_class() -> Any:
+    """Return MLflow's client, or say that its package is missing."""
     # It would report the use of its functions to its makers over the network.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
@@ -96,7 +97,7 @@ def _removed_on_failure(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep the tables that MLflow makes from being told line by line."""
     loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     levels = [logger.level for logger in loggers]
@@ -109,6 +110,58 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
+class Mirror:
+    """One MLflow experiment that bears a run's id, with a run for each experiment; nothing is written twice.
+
+    Args:
+        client: MLflow's client.
+        run: The run.
+        artifacts: Address of the folder where MLflow would keep artifacts; None leaves it to the server.
+    """
+
+    def __init__(self, client: Any, run: Run, artifacts: str | None) -> None:
+        self._client, self._run = client, run
+        known = client.get_experiment_by_name(run.id)
+        self._place = known.experiment_id if known is not None else self._made(artifacts)
+        self._written = set() if known is None else self._numbers()
+
+    def write(self, row: Experiment, measurements: Sequence[MeasurementRow], looks: Sequence[LiveLook]) -> None:
+        """Write a finished experiment, unless it is there."""
+        if row.number not in self._written:
+            _write_row(self._client, self._place, row, _metrics(self._run, row, measurements, looks))
+            self._written.add(row.number)
+
+    def _made(self, artifacts: str | None) -> str:
+        run = self._run
+        about = {
+            "adapter": run.adapter,
+            "policy": run.policy,
+            "proposer": run.proposer,
+            "model": run.model,
+            "metric": str(run.metric["name"]),
+            "unit": str(run.metric["unit"]),
+            "direction": str(run.metric["direction"]),
+            "seed": str(run.seed),
+        }
+        return str(self._client.create_experiment(run.id, artifact_location=artifacts, tags=_named(about)))
+
+    def _numbers(self) -> set[int]:
+        """Return the experiments that are there; one that a kill left half written is taken away and written anew."""
+        found: set[int] = set()
+        page = None
+        while True:
+            rows = self._client.search_runs([self._place], max_results=1000, page_token=page)
+            for row in rows:
+                number = row.data.tags.get("autoresearch.number", "")
+                if row.info.status == "RUNNING":
+                    self._client.delete_run(row.info.run_id)
+                elif number.isdecimal():
+                    found.add(int(number))
+            page = rows.token
+            if not page:
+                return found
+
+
 def _fill(
     client: Any,
     folder: Path,
@@ -117,30 +170,18 @@ def _fill(
     measurements: Measurements,
     looks: Mapping[int, Sequence[LiveLook]],
 ) -> None:
-    about = {
-        "adapter": run.adapter,
-        "policy": run.policy,
-        "proposer": run.proposer,
-        "model": run.model,
-        "metric": str(run.metric["name"]),
-        "unit": str(run.metric["unit"]),
-        "direction": str(run.metric["direction"]),
-        "seed": str(run.seed),
-    }
-    place = client.create_experiment(run.id, artifact_location=(folder / "artifacts").as_uri(), tags=_named(about))
+    mirror = Mirror(client, run, (folder / "artifacts").as_uri())
     for row in experiments:
         if row.outcome is not None:
-            _write_row(client, place, run, row, _metrics(run, row, measurements.get(row.id, ()), looks.get(row.id, ())))
+            mirror.write(row, measurements.get(row.id, ()), looks.get(row.id, ()))
 
 
-def _write_row(
-    client: Any, place: str, run: Run, row: Experiment, metrics: Sequence[tuple[str, float, int, int]]
-) -> None:
+def _write_row(client: Any, place: str, row: Experiment, metrics: Sequence[tuple[str, float, int, int]]) -> None:
     from mlflow.entities import Metric, Param
 
     name = f"{row.number:04d} {clean(row.hypothesis)[:80]}".strip()
     made = client.create_run(place, start_time=_milliseconds(row.started), tags=_tags(row), run_name=name)
-    params = [Param(_key(change["knob"]), change["new"][:_LONGEST]) for change in row.changes]
+    params = [Param(_key(change["knob"]), change["new"][:LONGEST]) for change in row.changes]
     if params:
         client.log_batch(made.info.run_id, params=list({param.key: param for param in params}.values())[:100])
     entries = [Metric(_key(name), value, at, step) for name, value, at, step in metrics]
@@ -190,11 +231,11 @@ def _tags(row: Experiment) -> dict[str, str]:
         "diff": row.diff,
     }
     note = f"{clean(row.hypothesis)}\n\n{clean(row.reason)}".strip()
-    return {**_named(words), "mlflow.note.content": note[:_LONGEST]}
+    return {**_named(words), "mlflow.note.content": note[:LONGEST]}
 
 
 def _named(words: Mapping[str, str]) -> dict[str, str]:
-    return {f"autoresearch.{name}": clean(text, lines=True)[:_LONGEST] for name, text in words.items() if text}
+    return {f"autoresearch.{name}": clean(text, lines=True)[:LONGEST] for name, text in words.items() if text}
 
 
 def _key(name: str) -> str:

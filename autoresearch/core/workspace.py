@@ -118,6 +118,11 @@ class Settings:
         sandbox: `auto` (the strongest that works here) or a level of `core.sandbox`; None: `auto`.
         limits: When the session ends.
         options: The table `[adapter]`.
+        notify: Who is told of a new best and of the end; see `core.notify.target_of`.
+        smtp: How notifications by mail leave, as `smtp://[user@]host[:port]`.
+        mail_from: Sender of these mails.
+        mlflow: Where MLflow mirrors the run: a tracking address or a folder.
+        wandb: Project of Weights & Biases that mirrors it.
     """
 
     adapter: str | None = None
@@ -135,6 +140,11 @@ class Settings:
     sandbox: str | None = None
     limits: Limits = field(default_factory=Limits)
     options: Mapping[str, str] = field(default_factory=dict)
+    notify: tuple[str, ...] = ()
+    smtp: str | None = None
+    mail_from: str | None = None
+    mlflow: str | None = None
+    wandb: str | None = None
 
     def __post_init__(self) -> None:
         # Room above for the seeds that are counted up from the base.
@@ -180,6 +190,9 @@ _BUDGET_KEYS: dict[str, type | tuple[type, ...]] = {
     "patience": int,
 }
 
+_NOTIFY_KEYS: dict[str, type | tuple[type, ...]] = {"to": (str, list), "smtp": str, "from": str}
+_MIRROR_KEYS: dict[str, type | tuple[type, ...]] = {"mlflow": str, "wandb": str}
+
 
 def read_settings(layout: Layout) -> Settings:
     """Read `autoresearch.toml`.
@@ -209,7 +222,7 @@ def read_settings(layout: Layout) -> Settings:
 
 def _settings(tables: Mapping[str, Any], path: Path) -> Settings:
     """Turn parsed TOML into settings, refusing what nobody reads."""
-    known = ("run", "policy", "budget", "adapter")
+    known = ("run", "policy", "budget", "adapter", "notify", "mirror")
     for name, table in tables.items():
         if name not in known:
             raise UsageError(f"{path}: there is no table or key [{name}]; known are {', '.join(known)}.")
@@ -231,7 +244,25 @@ def _settings(tables: Mapping[str, Any], path: Path) -> Settings:
         raise UsageError(f"{path}: [policy] name must be a text, not {name!r}.")
     budget = _typed(tables.get("budget", {}), _BUDGET_KEYS, "budget", path)
     options = {key: _option_text(value) for key, value in tables.get("adapter", {}).items()}
-    return Settings(**run, policy=name, policy_parameters=policy, limits=Limits(**budget), options=options)
+    return Settings(
+        **run,
+        policy=name,
+        policy_parameters=policy,
+        limits=Limits(**budget),
+        options=options,
+        **_notify(tables.get("notify", {}), path),
+        **_typed(tables.get("mirror", {}), _MIRROR_KEYS, "mirror", path),
+    )
+
+
+def _notify(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the settings of the table `[notify]`; `to` is one address or a list of them."""
+    found = _typed(table, _NOTIFY_KEYS, "notify", path)
+    to = found.get("to", [])
+    targets = [to] if isinstance(to, str) else to
+    if not all(isinstance(target, str) for target in targets):
+        raise UsageError(f"{path}: [notify] to must be an address or a list of addresses.")
+    return {"notify": tuple(targets), "smtp": found.get("smtp"), "mail_from": found.get("from")}
 
 
 def _typed(
