@@ -132,6 +132,9 @@ def doing(seen: Seen) -> str:
         return "no run is in progress"
     if seen.view is not None and seen.view.status.state == "paused":
         return "paused"
+    if seen.view is not None and seen.view.status.state != "running":
+        # The run is over, and a process is at work all the same: nothing that it notes is about this run.
+        return "preparing to go on, or measuring anew (confirm, calibrate)"
     if seen.number is None or seen.progress is None:
         return "preparing"
     what = "the baseline" if seen.number == 0 else f"experiment {seen.number}"

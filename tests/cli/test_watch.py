@@ -77,6 +77,13 @@ def test_a_workspace_without_a_run_says_so(here: Path, hill: Path) -> None:
         assert result.exit_code == 0 and "No run has begun here yet" in result.stdout
 
 
+def test_work_beside_a_run_that_is_over_is_not_taken_for_the_run(copied: Path) -> None:
+    """While `confirm` or a preparation holds the workspace, what an earlier session noted is not shown as news."""
+    with lock.held(Layout(copied)):
+        result = invoke("watch", "-w", copied, "--once")
+    assert "measuring anew" in result.stdout and "No run is in progress" not in result.stdout
+
+
 def test_a_killed_run_is_called_killed(copied: Path) -> None:
     """A run without a process and without a word is no run at work."""
     with Ledger.open(Layout(copied).ledger) as ledger:
