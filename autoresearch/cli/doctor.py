@@ -13,7 +13,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -25,7 +27,7 @@ from autoresearch.cli.render import as_json as json_text
 from autoresearch.cli.render import clean, paint
 from autoresearch.core.errors import AutoresearchError, UsageError
 from autoresearch.core.registry import COMMANDS, registered
-from autoresearch.core.workspace import Layout
+from autoresearch.core.workspace import Layout, Settings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
@@ -53,9 +55,19 @@ class Check:
     advice: str = ""
 
 
-def doctor(workspace: WorkspaceOption = None, json: JsonOption = False) -> None:
+def doctor(
+    workspace: WorkspaceOption = None,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TARGET", help="Send a test there, as run --notify would.", show_default=False),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Check Python, git, torch, disk, keys, adapters and the workspace. Leaves with 1 where there is a problem."""
-    checks = [clean_check(check) for examine in examinations(workspace) for check in examine()]
+    found = chain(
+        chain.from_iterable(examine() for examine in examinations(workspace)), notifications(notify, workspace)
+    )
+    checks = [clean_check(check) for check in found]
     if json:
         typer.echo(json_text([asdict(check) for check in checks]))
     else:
@@ -245,6 +257,36 @@ def workspace_health(given: Path | None) -> Iterator[Check]:
         return
     yield _settings(layout)
     yield from _ledger(layout)
+
+
+def notifications(targets: Sequence[str] | None, given: Path | None) -> Iterator[Check]:
+    """Send a test to every target that was named, by the mail server of the workspace where there is one.
+
+    Raises:
+        UsageError: If a target cannot be understood.
+    """
+    if not targets:
+        return
+    from autoresearch.core.notify import mail_server, target_of, test_notice
+
+    mail = mail_server(_read(given))
+    for target in [target_of(text, mail) for text in targets]:
+        try:
+            target.send(test_notice())
+        except AutoresearchError as error:
+            yield Check("notify", PROBLEM, f"{target.name} could not be told: {error}", "Mend it, and try again.")
+        else:
+            yield Check("notify", OK, f"{target.name} took a test")
+
+
+def _read(given: Path | None) -> Settings:
+    """Return the settings of the workspace that is meant; of none where there is none, or where it is broken."""
+    from autoresearch.core.workspace import read_settings
+
+    try:
+        return read_settings(locate(given))
+    except AutoresearchError:
+        return Settings()  # what is wrong with it is told by `workspace_health`
 
 
 def _settings(layout: Layout) -> Check:

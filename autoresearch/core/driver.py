@@ -233,10 +233,9 @@ def _followers_of(settings: Settings, targets: Sequence[str]) -> list[Follower]:
     """Return who is told of a session; imported only where somebody is."""
     found: list[Follower] = []
     if settings.notify or targets:
-        from autoresearch.core.notify import LOCAL_SERVER, MailServer, notifiers
+        from autoresearch.core.notify import mail_server, notifiers
 
-        mail = MailServer(settings.smtp or LOCAL_SERVER, settings.mail_from or "")
-        found += notifiers([*settings.notify, *targets], mail)
+        found += notifiers([*settings.notify, *targets], mail_server(settings))
     if settings.mlflow:
         from autoresearch.core.mirrors import MlflowMirror
 

@@ -22,6 +22,7 @@ from autoresearch.core.words import clean, counts, duration, effect_in_words, he
 if TYPE_CHECKING:
     from autoresearch.core.followers import Followed
     from autoresearch.core.ledger import Experiment
+    from autoresearch.core.workspace import Settings
 
 END, BEST, FAULT, TEST = "end", "best", "fault", "test"
 """What is told of."""
@@ -321,6 +322,11 @@ def _place(session: Followed) -> str:
 
 def _facts(session: Followed, status: Any) -> dict[str, Any]:
     return {"run": session.run.id, "workspace": session.layout.root.name, "status": status.as_json()}
+
+
+def mail_server(settings: Settings) -> MailServer:
+    """Return the mail server of a workspace; the one of this machine where none is named."""
+    return MailServer(settings.smtp or LOCAL_SERVER, settings.mail_from or "")
 
 
 def notifiers(targets: Sequence[str], mail: MailServer) -> list[Notifier]:

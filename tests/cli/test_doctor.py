@@ -192,3 +192,10 @@ def test_the_last_line_counts_the_problems() -> None:
     assert lines[-1] == "1 problem found."
     assert lines[0].split() == ["problem", "git", "not", "found"] and lines[1].strip() == "Install it."
     assert report([Check("git", OK, "2.40")]).splitlines()[-1] == "No problem found."
+
+
+def test_a_test_is_sent_where_somebody_asks(here: Path) -> None:
+    """A program that takes the test is well, one that fails is a problem; its arguments are not shown."""
+    assert checked("--notify", "cmd:true")["notify"]["state"] == OK
+    found = checked("--notify", "cmd:false --key hunter2", code=1)["notify"]
+    assert found["state"] == PROBLEM and "status 1" in found["found"] and "hunter2" not in str(found)
