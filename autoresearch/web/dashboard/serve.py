@@ -96,14 +96,25 @@ def opened(layouts: Sequence[Layout], *, host: str, port: int, token: str | None
         EnvironmentNotReadyError: If starlette or uvicorn is missing, or nothing can listen there.
     """
     _require_extra()
-    if token is not None and len(token) < SHORTEST_TOKEN:
+    wanted = token_for(host, token)
+    listening = _listen(host, port)
+    return Dashboard(Guard(host, listening.getsockname()[1], wanted), listening, layouts)
+
+
+def token_for(host: str, given: str | None) -> str:
+    """Return the token that is asked for at an address: the given one, else none on loopback and one by lot elsewhere.
+
+    Raises:
+        UsageError: If the given one is too short to keep anybody out.
+    """
+    if given is None:
+        return "" if is_loopback(host) else new_token()
+    if len(given) < SHORTEST_TOKEN:
         raise UsageError(
-            f"The token has {len(token)} characters, and one that short can be guessed.\n"
+            f"The token has {len(given)} characters, and one that short can be guessed.\n"
             f"Take at least {SHORTEST_TOKEN}, or leave --token out: the dashboard then makes one where it needs one."
         )
-    listening = _listen(host, port)
-    found = token if token is not None else "" if is_loopback(host) else new_token()
-    return Dashboard(Guard(host, listening.getsockname()[1], found), listening, layouts)
+    return given
 
 
 def _require_extra() -> None:
