@@ -6,11 +6,13 @@ said in a sentence and never stops a run: the ledger is the truth, and a followe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from autoresearch.core.errors import AutoresearchError
+from autoresearch.core.proposers.redact import Redactor
 from autoresearch.core.words import clean
 
 if TYPE_CHECKING:
@@ -40,6 +42,22 @@ class Followed:
     ledger: Ledger
     live: bool
     status: Callable[[], RunStatus]
+
+    def finished(self) -> list[Experiment]:
+        """Return every finished experiment of the run, without secrets, as followers are told of them."""
+        return [outgoing(row) for row in self.ledger.experiments(self.run.id) if row.outcome is not None]
+
+
+def outgoing(row: Experiment) -> Experiment:
+    """Return a copy of an experiment without secrets: what followers are told leaves the machine."""
+    redact = Redactor(os.environ)
+    changes = [
+        {key: redact(value) if isinstance(value, str) else value for key, value in change.items()}
+        for change in row.changes
+    ]
+    words = {name: redact(getattr(row, name)) for name in ("hypothesis", "category", "reason", "diff", "log_tail")}
+    # The text is a copy that no session of the database knows, so that nothing of it is ever written back.
+    return type(row)(**{**row.model_dump(), **words, "changes": changes})
 
 
 class Follower(Protocol):
@@ -91,7 +109,9 @@ class Followers:
     def experiment_ended(self, experiment: Experiment) -> None:
         """Pass it on, the person at the screen first."""
         self._reporter.experiment_ended(experiment)
-        self._tell(lambda follower: follower.experiment_ended(experiment))
+        if self._followers:
+            told = outgoing(experiment)
+            self._tell(lambda follower: follower.experiment_ended(told))
 
     def begun(self, session: Followed) -> None:
         """Tell that a session begins."""
@@ -102,7 +122,8 @@ class Followers:
         """Tell that the session ended, also those that failed before: maybe they are back."""
         if self._begun:
             self._failed.clear()
-            self._tell(lambda follower: follower.ended(reason, fault=fault))
+            why = Redactor(os.environ)(reason)
+            self._tell(lambda follower: follower.ended(why, fault=fault))
 
     def _tell(self, what: Callable[[Follower], None]) -> None:
         for index, follower in enumerate(self._followers):

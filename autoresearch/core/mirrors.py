@@ -42,9 +42,8 @@ class MlflowMirror:
     def begun(self, session: Followed) -> None:
         """Open the experiment that bears the run's id, and write what an earlier session could not."""
         self._session = session
-        for row in session.ledger.experiments(session.run.id):
-            if row.outcome is not None:
-                self.experiment_ended(row)
+        for row in session.finished():
+            self.experiment_ended(row)
 
     def experiment_ended(self, experiment: Experiment) -> None:
         """Write one experiment."""
@@ -102,9 +101,8 @@ class WandbMirror:
         """Write what an earlier session could not."""
         self._session = session
         self._written = session.layout.state / "wandb" / f"{session.run.id}.written"
-        for row in session.ledger.experiments(session.run.id):
-            if row.outcome is not None:
-                self.experiment_ended(row)
+        for row in session.finished():
+            self.experiment_ended(row)
 
     def experiment_ended(self, experiment: Experiment) -> None:
         """Write one experiment as a run of the group that bears the run's id."""

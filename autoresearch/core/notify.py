@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import smtplib
 import socket
 import ssl
@@ -225,20 +226,26 @@ class Program:
         """Run it once, without a shell."""
         about = {"AUTORESEARCH_EVENT": notice.event, "AUTORESEARCH_RUN": str(notice.facts.get("run", ""))}
         try:
-            done = subprocess.run(
+            # A session of its own: Ctrl-C is meant for the run, whose end this command is to tell of.
+            process = subprocess.Popen(
                 self.words,
-                input=notice.text + "\n",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 env={**os.environ, **about},
                 text=True,
-                capture_output=True,
-                timeout=COMMAND_SECONDS,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired as error:
-            raise EnvironmentNotReadyError(f"it did not end within {COMMAND_SECONDS:.0f} seconds.") from error
         except OSError as error:
             raise EnvironmentNotReadyError(f"it cannot be started: {error.strerror}.") from error
-        if done.returncode:
-            raise EnvironmentNotReadyError(f"it ended with status {done.returncode}.")
+        try:
+            process.communicate(notice.text + "\n", timeout=COMMAND_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise EnvironmentNotReadyError(f"it did not end within {COMMAND_SECONDS:.0f} seconds.") from error
+        if process.returncode:
+            raise EnvironmentNotReadyError(f"it ended with status {process.returncode}.")
 
 
 def test_notice() -> Notice:

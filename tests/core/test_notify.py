@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -100,6 +101,29 @@ def test_a_webhook_that_fails_is_named_without_its_secret_and_stops_nothing(tmp_
     assert "secret-path" not in "".join(heard.said)
     # Asked at the first best and at the end, and not again in between.
     assert [post["event"] for post in posted] == ["best", "end"]
+
+
+def test_no_secret_leaves_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key in the environment that found its way into a hypothesis is not sent."""
+    monkeypatch.setenv("SERVICE_TOKEN", "hunter2hunter2")
+    proposer = HalvingProposer()
+    asked = proposer.propose
+    monkeypatch.setattr(
+        HalvingProposer,
+        "propose",
+        lambda self, request: replace(asked(request), hypothesis="Try hunter2hunter2"),
+    )
+    with hook() as (address, posted):
+        run(
+            SquareAdapter(),
+            workspace=make_workspace(tmp_path),
+            proposer=proposer,
+            policy="greedy",
+            confirm=False,
+            experiments=1,
+            notify=[address],
+        )
+    assert posted[0]["hypothesis"] == "Try [redacted: environment]" and "hunter2" not in str(posted)
 
 
 def test_a_run_that_a_fault_ends_is_told_of(tmp_path: Path) -> None:
