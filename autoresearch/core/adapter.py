@@ -426,6 +426,15 @@ class OffersPace(Protocol):
 
 
 @runtime_checkable
+class OffersDaysLeft(Protocol):
+    """A live adapter that knows how long a test may still take."""
+
+    def days_left(self, experiment_id: str) -> float | None:
+        """Return the days, as of the last look, after which the test ends in any case; None where nobody knows."""
+        ...
+
+
+@runtime_checkable
 class ChoosesPolicy(Protocol):
     """A live adapter whose traffic only one policy fits, as a list of people that ends."""
 

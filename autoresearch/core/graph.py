@@ -893,7 +893,7 @@ def _decide_live(services: Services, adapter: LiveAdapter, experiment: Experimen
     ruling = services.rulings.pop(experiment.number, None)
     verdict, outcome = ruling or live.judge(adapter, services.policy, experiment, looks)
     if verdict.decision is Decision.CONTINUE:
-        services.reporter.progress(0.0, verdict.reason)
+        services.reporter.progress(*live.progress(adapter, experiment, verdict.reason))
     return _judged_live(state, verdict, outcome)
 
 

@@ -14,6 +14,7 @@ from autoresearch.core.adapter import (
     LiveAdapter,
     LiveExperiment,
     Metric,
+    OffersDaysLeft,
     OffersGates,
     OffersLanes,
     OffersPace,
@@ -222,6 +223,14 @@ def deciding_look(policy: Policy, evidence: Evidence) -> int:
 
 def _replaced(verdict: Verdict, decision: Decision, reason: str) -> Verdict:
     return Verdict(decision, reason, verdict.effect, verdict.interval, verdict.p_better, verdict.e_win, verdict.e_lose)
+
+
+def progress(adapter: LiveAdapter, experiment: Experiment, reason: str) -> tuple[float, str]:
+    """Return (share, words) of a test that goes on: how much of its time is gone, as far as the adapter knows."""
+    left = adapter.days_left(test_id(experiment)) if isinstance(adapter, OffersDaysLeft) else None
+    if left is None:
+        return 0.0, reason
+    return 0.0, f"{left:.0f} days left at most; {reason}" if left >= 1.5 else f"ends within a day or two; {reason}"
 
 
 def finish(adapter: LiveAdapter, experiment: Experiment, outcome: Outcome) -> None:

@@ -24,6 +24,7 @@ from autoresearch.core import (
     Scope,
     UsageError,
     driver,
+    live,
 )
 from autoresearch.core.driver import RunResult, run
 from autoresearch.core.ledger import Experiment, Ledger
@@ -228,3 +229,18 @@ def test_a_person_forgotten_between_looks_breaks_nothing(tmp_path: Path) -> None
     root = make_workspace(tmp_path / "w", "0.05")
     go(root, ["0.055"], Crowd(most=3, forgotten=PER_LOOK + 5), experiments=1)
     assert experiments(root)[1].outcome == "inconclusive" and looks(root, 1) == 3
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [(12.2, "12 days left at most; so far"), (0.4, "ends within a day or two; so far"), (None, "so far")],
+)
+def test_a_test_that_goes_on_says_how_long_at_most(days: float | None, words: str) -> None:
+    """The days stand before the reason, and nothing where the adapter does not know them."""
+
+    class Patient(Crowd):
+        def days_left(self, experiment_id: str) -> float | None:
+            return days
+
+    assert live.progress(Patient(), Experiment(run_id="r", number=1, session_id=1), "so far") == (0.0, words)
+    assert live.progress(Crowd(), Experiment(run_id="r", number=1, session_id=1), "so far") == (0.0, "so far")

@@ -287,6 +287,17 @@ class MarketingAdapter:
         looks = self._records(experiment_id).looks()
         return looks[-1].over if looks else None
 
+    def days_left(self, experiment_id: str) -> float | None:
+        """Return what is left of `max_weeks`; a mailing ends with its people, a past test with its data."""
+        if self.campaign.traffic.source in ("email", "replay"):
+            return None
+        records = self._records(experiment_id)
+        looks = records.looks()
+        if not looks:
+            return None
+        gone = looks[-1].at - records.began()
+        return max(0.0, 7.0 * self.campaign.traffic.max_weeks - gone.total_seconds() / 86_400)
+
     def used_up(self) -> str | None:
         """Return why nobody is left to test on; None where somebody is, or where people keep coming."""
         return self.source.used_up() if isinstance(self._source, RunsOut) else None

@@ -187,6 +187,17 @@ def test_a_sound_test_passes_its_gates(adapter: MarketingAdapter) -> None:
     assert (report.invalid, report.harm, report.hold) == (None, None, None)
 
 
+def test_what_is_left_of_a_test_shrinks_with_every_look(adapter: MarketingAdapter) -> None:
+    """After three days of `max_weeks` so many days fewer are left; before the first look nobody knows."""
+    begin(adapter, [seen(1), seen(3)], look=False)
+    whole = 7.0 * adapter.campaign.traffic.max_weeks
+    assert adapter.days_left("t") is None
+    adapter.observe("t")
+    assert adapter.days_left("t") == pytest.approx(whole - 1)
+    adapter.observe("t")
+    assert adapter.days_left("t") == pytest.approx(whole - 3)
+
+
 def test_a_broken_split_is_invalid(adapter: MarketingAdapter) -> None:
     """6,000 against 5,000 is no half and half."""
     begin(adapter, [seen(6, exposed={"control": 6000, "treatment": 5000})])
