@@ -16,6 +16,7 @@ from autoresearch.core.readmodel import RunView
 from autoresearch.core.words import clean, duration, money
 from autoresearch.web.pictures import curves
 from autoresearch.web.report import environment
+from autoresearch.web.svg import crop
 
 PHASES = {
     "prepare": "preparing",
@@ -62,9 +63,10 @@ class Now:
         category: As proposed.
         doing: The phase in words, and what is being done in it.
         percent: How far the phase is; None where nobody says.
-        since: For how long, in words.
+        began: When it began, in seconds since 1970.
         waits: Whether it waits for a person.
         diff: What it changes, where it waits.
+        others: What goes on beside it, in other lanes or arms, each in a line.
         curve: The curve of the measurement beside the incumbent's; None without one.
         log: The end of what the candidate printed.
     """
@@ -77,6 +79,7 @@ class Now:
     began: float
     waits: bool
     diff: str
+    others: tuple[str, ...]
     curve: Markup | None
     log: str
 
@@ -106,9 +109,15 @@ def now_of(view: RunView, progress: Progress | None, ledger: Ledger, log: str) -
         began=known.began,
         waits=waits,
         diff=clean(mine.diff, lines=True) if waits and mine is not None else "",
+        others=tuple(_in_a_line(one) for one in view.going_on if one is not row),
         curve=_curve(view, known, ledger),
         log=log,
     )
+
+
+def _in_a_line(row: Experiment) -> str:
+    lane = f" ({clean(row.lane)})" if row.lane else ""
+    return f"#{row.number}{lane} {crop(row.hypothesis, 110)}"
 
 
 def _since(row: Experiment | None) -> float:
