@@ -14,6 +14,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -1031,6 +1032,10 @@ def _version(connection: Connection) -> str | None:
     return version
 
 
+_ALEMBIC = threading.Lock()
+"""Alembic keeps what it is doing in globals: two ledgers that are opened at once would mix theirs."""
+
+
 def _upgrade(connection: Connection) -> None:
     # Alembic takes 60 ms to import and is needed only when something is to be done.
     from alembic import command
@@ -1040,7 +1045,8 @@ def _upgrade(connection: Connection) -> None:
     folder = Path(__file__).with_name("migrations")
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALEMBIC:
+        command.upgrade(config, "head")
 
 
 @contextmanager

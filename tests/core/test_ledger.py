@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -517,3 +518,17 @@ def test_other_tables_of_the_same_name_do_not_collide():
     from sqlmodel import SQLModel
 
     assert "run" not in SQLModel.metadata.tables
+
+
+def test_ledgers_may_be_made_at_once(tmp_path: Path) -> None:
+    """Threads that open ledgers of their own at the same moment do not meet in what brings them up to date."""
+    paths = [tmp_path / f"{number}.db" for number in range(8)]
+    together = threading.Barrier(len(paths))
+
+    def make(path: Path) -> int:
+        together.wait(30.0)
+        with Ledger.open(path) as ledger:
+            return len(ledger.runs())
+
+    with ThreadPoolExecutor(len(paths)) as pool:
+        assert list(pool.map(make, paths)) == [0] * len(paths)
