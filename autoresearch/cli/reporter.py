@@ -150,7 +150,7 @@ class Plain(Quiet):
 
     def __init__(self, file: TextIO) -> None:
         self._stream = _Stream(file)
-        self._measured = -1
+        self._measured: set[int] = set()  # with lanes several are in progress, in turns
         self._step: tuple[str, int] | None = None
         self._followed: str | None = "prepare"
 
@@ -161,8 +161,8 @@ class Plain(Quiet):
     def phase(self, number: int, name: str) -> None:
         """Write that an experiment is being measured, once; the other phases pass in an instant or cost a call."""
         self._followed = name if name in _AS_ONE else None
-        if name == "observe" and number != self._measured:
-            self._measured = number
+        if name == "observe" and number not in self._measured:
+            self._measured.add(number)
             what = "the baseline" if number == 0 else f"experiment {number}"
             self._stream.line(f"measuring {what}")
 

@@ -158,3 +158,12 @@ def test_the_right_reporter_is_chosen() -> None:
         assert type(plain) is Plain and type(lines) is JsonLines
     with reporter_for(quiet=True, json=False) as quiet:
         assert not isinstance(quiet, Plain | JsonLines | Terminal)
+
+
+def test_experiments_that_are_measured_in_turns_are_named_once() -> None:
+    """With lanes several experiments are in progress, and a pipe hears of each of them once."""
+    file = StringIO()
+    reporter = Plain(file)
+    for number in (1, 5, 1, 5, 1):
+        reporter.phase(number, "observe")
+    assert file.getvalue().splitlines() == ["measuring experiment 1", "measuring experiment 5"]
