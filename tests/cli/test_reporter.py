@@ -162,7 +162,7 @@ def test_the_right_reporter_is_chosen() -> None:
 
 def test_experiments_that_are_measured_in_turns_are_named_once() -> None:
     """With lanes several experiments are in progress, and a pipe hears of each of them once."""
-    file = StringIO()
+    file = io.StringIO()
     reporter = Plain(file)
     for number in (1, 5, 1, 5, 1):
         reporter.phase(number, "observe")
