@@ -49,7 +49,7 @@ $(VENV)/.ml: pyproject.toml constraints.txt scripts/install.sh
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/install.sh
-	scripts/install.sh "$(PYTHON)" $(VENV) -e '.[ml,marketing,granian,dashboard,mcp,mlflow,dev]'
+	scripts/install.sh "$(PYTHON)" $(VENV) -e '.[ml,marketing,granian,dashboard,mcp,mlflow,wandb,dev]'
 	@touch $(VENV)/.ml $@
 
 # A server that answers as Anthropic's API does, and 98 MB of weights; --no-deps leaves out the program that the
