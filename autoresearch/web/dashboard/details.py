@@ -57,6 +57,7 @@ class Detail:
     diff: str
     cut: str
     log: str
+    ends: tuple[float, ...]
     values: tuple[float, ...]
     points: tuple[tuple[float, float], ...]
 
@@ -93,9 +94,19 @@ def detail_of(row: Experiment, view: RunView, ledger: Ledger, log: str) -> Detai
         diff=diff[:MOST_DIFF],
         cut=f"{len(diff) - MOST_DIFF:,} more characters" if len(diff) > MOST_DIFF else "",
         log=log or tail_of(row.log_tail),
+        ends=_ends(row),
         values=tuple(one.value for one in own),
         points=points,
     )
+
+
+def _ends(row: Experiment) -> tuple[float, ...]:
+    """Return the effect, and behind it both ends of its interval where it has one; nothing without an effect."""
+    if row.effect is None:
+        return ()
+    if row.effect_low is None or row.effect_high is None:
+        return (row.effect,)
+    return row.effect, row.effect_low, row.effect_high
 
 
 def _bar(row: Experiment, shown: str, interval: str) -> Markup | None:
@@ -156,15 +167,22 @@ class Comparison:
         first: One.
         second: The other.
         rows: (what, of the first, of the second).
+        bars: Both effects with their intervals, on one scale; None where one has no effect.
         said: How the second differs from the first, in a sentence; empty where that cannot be said.
+        noise: What the noise alone makes of such a difference, in another; empty where it is unknown.
         curve: Both curves; None without any.
     """
 
     first: Detail
     second: Detail
     rows: tuple[tuple[str, str, str], ...]
+    bars: tuple[Markup, Markup] | None
     said: str
+    noise: str
     curve: Markup | None
+
+
+_COMPARED = ("probability of being better", "e-values", "changed", "cost", "parent", "proposer", "lane")
 
 
 def comparison_of(first: Detail, second: Detail, view: RunView) -> Comparison:
@@ -180,22 +198,41 @@ def comparison_of(first: Detail, second: Detail, view: RunView) -> Comparison:
     rows = [(name, getattr(first, field) or "-", getattr(second, field) or "-") for name, field in named]
     rows.insert(2, ("measurements", str(len(first.values)), str(len(second.values))))
     known = dict(second.facts)
-    rows += [(name, words, known[name]) for name, words in first.facts if name in known and name not in ("commits",)]
+    rows += [(name, words, known[name]) for name, words in first.facts if name in _COMPARED and name in known]
     drawn = curves([(f"experiment {one.number}", one.points) for one in (first, second) if one.points])
-    return Comparison(first, second, tuple(rows), _difference(first, second, view), drawn)
+    said, noise = _difference(first, second, view)
+    return Comparison(first, second, tuple(rows), _bars(first, second), said, noise, drawn)
 
 
-def _difference(first: Detail, second: Detail, view: RunView) -> str:
-    """Return how much better the second is, with what the noise alone makes of such a difference."""
+def _bars(first: Detail, second: Detail) -> tuple[Markup, Markup] | None:
+    """Return both effects drawn on one scale, for only then can they be compared by eye."""
+    reach = max((abs(end) for one in (first, second) for end in one.ends), default=0.0) or 1.0
+    if not first.ends or not second.ends:
+        return None
+    one, two = (_drawn(detail, reach) for detail in (first, second))
+    return one, two
+
+
+def _drawn(detail: Detail, reach: float) -> Markup:
+    middle, *interval = detail.ends
+    low, high = interval or (None, None)
+    words = f"effect {detail.effect}{f', interval {detail.interval}' if detail.interval else ''}"
+    return effect_bar(middle, low, high, reach, words)
+
+
+def _difference(first: Detail, second: Detail, view: RunView) -> tuple[str, str]:
+    """Return how much better the second is, and what the noise alone makes of such a difference."""
     if not first.values or not second.values:
-        return ""
+        return "", ""
     means = [sum(one.values) / len(one.values) for one in (first, second)]
     better = view.metric.direction.sign * (means[1] - means[0])
-    said = f"Experiment {second.number} measured {effect(better)} {clean(view.metric.unit)}".rstrip()
-    said += f" against experiment {first.number}, positive where better"
+    size = f"{effect(better)} {clean(view.metric.unit)}".rstrip()
+    said = f"Experiment {second.number} measured {size} against experiment {first.number}, positive where better."
     if view.noise is None or not view.noise.sd:
-        return f"{said}."
+        return said, ""
     half = _NINETY * view.noise.sd * math.sqrt(1 / len(first.values) + 1 / len(second.values))
-    inside = abs(better) <= half
-    said += f"; by the noise alone two equal artifacts differ by up to {effect(half).lstrip('+')} nine times out of ten"
-    return f"{said}, so this difference {'may be noise' if inside else 'is more than noise'}."
+    verdict = "may be noise" if abs(better) <= half else "is more than noise"
+    return said, (
+        f"This difference {verdict}: measured as often, two equal artifacts differ by up to {effect(half).lstrip('+')} "
+        "nine times out of ten."
+    )

@@ -221,7 +221,7 @@ def test_two_experiments_stand_side_by_side(measured: Path) -> None:
     with client_of(measured) as client:
         run = client.get("/w/w").url.path
         said = words(client.get(f"{run}/compare?pick=1&pick=3").text)
-    assert "Experiment 3 measured -1 units against experiment 1" in said and "more than noise" in said
+    assert "Experiment 3 measured -1 units against experiment 1" in said and "is more than noise" in said
     assert "Experiment 1 Experiment 3" in said and "+4" in said and "+5" in said
 
 
