@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from autoresearch.core.adapter import ArmTotals
-from autoresearch.core.ledger import Experiment, Ledger, LiveLook
-from autoresearch.core.readmodel import RunView, live_points, status_of, view_of
+from autoresearch.core.ledger import Experiment, Ledger, LiveLook, MeasurementRow
+from autoresearch.core.readmodel import RunReader, RunView, live_points, status_of, view_of
+from benchmarks.report import fill as fill_ledger
 from tests.cli.filling import fill, make_workspace, work
 from tests.core.fakes import make_workspace as make_number
 from tests.core.test_live import Crowd, go
@@ -108,3 +109,30 @@ def test_a_test_that_goes_on_is_seen(tmp_path: Path) -> None:
         assert view.live and view.in_flight is not None and view.looks[row.id]
         (point,) = live_points(ledger, view, row)
         assert point.verdict.effect == pytest.approx(0.5)
+
+
+def test_reading_on_gives_what_reading_anew_gives(tmp_path: Path) -> None:
+    """After every experiment, and after a kept step was taken back, a reader that stayed sees the same run."""
+    path = tmp_path / "ledger.db"
+    fill_ledger(path, 30)
+    with Ledger.open(path) as ledger:
+        run = ledger.runs()[0]
+        reader = RunReader(ledger, run.id)
+
+        def agree() -> None:
+            stayed, anew = reader.view(at_work=False), view_of(ledger, run, at_work=False)
+            for name in ("status", "totals", "standings", "looks", "noise", "claims"):
+                assert getattr(stayed, name) == getattr(anew, name), name
+            assert [row.id for row in stayed.experiments] == [row.id for row in anew.experiments]
+
+        agree()
+        for number in range(31, 36):
+            row = ledger.begin_experiment(Experiment(run_id=run.id, number=number, session_id=1))
+            agree()
+            ledger.add_measurement(MeasurementRow(experiment_id=row.id, value=0.99 - 0.001 * number, seconds=1.0))
+            kept = {"outcome": "kept", "kept_commit": f"{number:040x}"} if number % 2 else {"outcome": "reverted"}
+            ledger.finish_experiment(row.id, value=0.99 - 0.001 * number, effect=0.001, **kept)
+            agree()
+        ledger.take_back(row.id, "taken back")
+        agree()
+        assert reader.view(at_work=False, standings=False).standings == ()
