@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import invoke
 from tests.web.dashboard.conftest import Bench
 from tests.web.dashboard.serving import serving
 from tests.web.dashboard.test_pages import waiting_for
@@ -28,14 +30,20 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
+def _is_ours(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "file:", "data:"))
+
+
 @pytest.fixture(params=[390, 1440])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page at phone width and on a screen; it fails the test where the browser complained of anything."""
+    """A page at phone width and on a screen; a complaint, a failed answer or a request elsewhere fails the test."""
     opened = browser.new_page(viewport={"width": request.param, "height": 900})
     opened.set_default_timeout(30_000)
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda asked: complaints.extend([] if _is_ours(asked.url) else [f"elsewhere: {asked.url}"]))
+    opened.on("response", lambda got: complaints.extend([f"{got.status} of {got.url}"] if got.status >= 400 else []))
     yield opened
     opened.close()
     assert complaints == []
@@ -96,6 +104,35 @@ def test_every_page_can_be_used_by_everybody(bench: Bench, page: Page) -> None:
                 serious = [one["id"] for one in faults if one["impact"] in ("serious", "critical")]
                 assert serious == [], (path, scheme, [one["nodes"][0]["html"] for one in faults])
             assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), path
+
+
+def test_a_report_can_be_used_by_everybody(bench: Bench, page: Page, tmp_path: Path) -> None:
+    """axe finds nothing serious in the file of a report, light or dark."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    bench.work()
+    file = tmp_path / "report.html"
+    assert invoke("report", "-w", bench.root, "-o", file).exit_code == 0
+    page.goto(file.as_uri())
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        faults = axe.Axe().run(page).response["violations"]
+        assert [one["id"] for one in faults if one["impact"] in ("serious", "critical")] == [], scheme
+
+
+def test_what_a_model_wrote_never_runs(bench: Bench, page: Page) -> None:
+    """A hypothesis full of markup is shown as text, at first and when it arrives on an open page."""
+    evil = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script></td>{0} \u202e"
+    bench.work()
+    bench.end(bench.begin(4, evil.format("early")), "kept")
+    with serving(bench.root) as dashboard:
+        page.goto(f"{dashboard.url}w/bench")
+        page.wait_for_selector("#link.on")
+        bench.begin(5, evil.format("late"))
+        page.wait_for_selector("text=late")
+        assert page.locator("text=<script>").count() > 1, "it is there to be read"
+        assert page.locator("img").count() == 0
+        page.goto(f"{dashboard.url}w/bench/r1/experiment/4")
+        assert page.locator("img").count() == 0 and "taken" not in page.title().partition("<")[0]
 
 
 def test_without_scripts_it_can_be_read_and_steered(bench: Bench, browser: Browser) -> None:
