@@ -175,10 +175,10 @@ def updates(root: Path, experiments: int, pages: int, rounds: int) -> None:
     print(f"   {'ok' if median < UPDATE_SECONDS else 'TOO SLOW'}: bar {1000 * UPDATE_SECONDS:.0f} ms for the median")
 
 
-def memory(root: Path, minutes: float, pages: int) -> None:
-    """Run an hour of ten-second experiments in `minutes`."""
-    layout, steps = Layout(root), 360
-    wait, sizes = 60.0 * minutes / steps, []
+def memory(root: Path, seconds: float, pages: int, steps: int = 360) -> list[float]:
+    """Run `steps` experiments in so many seconds; return the server's memory, in MB, after every tenth."""
+    layout = Layout(root)
+    wait, sizes = seconds / steps, []
     with served(root) as (url, port, pid), Ledger.open(layout.ledger) as ledger:
         listeners = Listeners(port, "/w/w/made-up/events", pages)
         first = max(row.number for row in ledger.experiments("made-up")) + 1
@@ -203,6 +203,10 @@ def memory(root: Path, minutes: float, pages: int) -> None:
                 listeners.close()
                 listeners = Listeners(port, "/w/w/made-up/events", pages)
         listeners.close()
+    return sizes
+
+
+def tell_memory(sizes: list[float]) -> None:
     early, late = sizes[len(sizes) // 4], sizes[-1]
     growth = late / early - 1
     print(
@@ -231,7 +235,7 @@ def main() -> None:
         root = Path(folder) / "w"
         Layout(root).state.mkdir(parents=True)
         fill(Layout(root).ledger, 500)
-        memory(root, arguments.minutes, 5)
+        tell_memory(memory(root, 60.0 * arguments.minutes, 5))
 
 
 if __name__ == "__main__":
