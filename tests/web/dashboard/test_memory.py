@@ -9,7 +9,7 @@ from benchmarks.dashboard import memory
 from benchmarks.report import fill
 
 MOST_MB = 12.0
-"""Between the tenth and the last of sixty experiments: what the allocator needs at first, and no page of each of them."""
+"""From the tenth to the last of sixty experiments: what the allocator needs at first, and no page of each."""
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:
