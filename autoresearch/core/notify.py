@@ -40,7 +40,7 @@ SECONDS_BETWEEN_BESTS = 600.0
 LOCAL_SERVER = "smtp://localhost:25"
 """Where mails go that nobody chose a server for."""
 
-PASSWORD = "AUTORESEARCH_SMTP_PASSWORD"
+PASSWORD_VARIABLE = "AUTORESEARCH_SMTP_PASSWORD"
 """Environment variable with the password of the mail server; it stands in no file of a workspace."""
 
 
@@ -125,7 +125,7 @@ def _server(mail: MailServer) -> MailServer:
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or port == -1 or parts.password:
         raise UsageError(
             f"[notify] smtp must be smtp://[user@]host[:port] or smtps://[user@]host[:port], with the password in the "
-            f"environment as {PASSWORD}."
+            f"environment as {PASSWORD_VARIABLE}."
         )
     return mail
 
@@ -204,7 +204,7 @@ def _connection(parts: SplitResult) -> smtplib.SMTP:
         if parts.username:
             if not encrypted:
                 raise EnvironmentNotReadyError(f"{host} offers no encryption, and no password is sent without it.")
-            smtp.login(parts.username, os.environ.get(PASSWORD, ""))
+            smtp.login(parts.username, os.environ.get(PASSWORD_VARIABLE, ""))
     except BaseException:
         smtp.close()
         raise
