@@ -67,5 +67,6 @@ def adapter_table(found: list[Found], width: int | None) -> str:
     if all(item.kind == "adapter" for item in found):
         columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
     text = table(columns, rows, width=width)
-    errors = [clean(f"{item.name}: {item.error}") for item in found if item.error]
+    # Two packages that claim one name share one error.
+    errors = dict.fromkeys(clean(f"{item.name}: {item.error}") for item in found if item.error)
     return text + "".join(f"\n{error}\n" for error in errors)

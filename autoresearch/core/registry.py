@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,13 @@ _CALLS: Mapping[str, tuple[int, tuple[str, ...]]] = {
 }
 """How the loop calls each method: so many positional arguments, and these by name."""
 
+_FACTORIES: Mapping[str, tuple[str, int, tuple[str, ...]]] = {
+    ADAPTERS: ("create_adapter(options: Mapping[str, str]) -> Adapter", 1, ()),
+    PROPOSERS: ("create_proposer(*, model: str | None, seed: int) -> Proposer", 0, ("model", "seed")),
+    POLICIES: ("create_policy(parameters: Mapping[str, float]) -> Policy", 1, ()),
+}
+"""How a factory of each group is called: its signature, positional arguments, and these by name."""
+
 _MEASURED = ("metric", "scope", "prepare", "measure")
 _LIVE = ("metric", "scope", "start", "observe", "finish")
 
@@ -89,8 +97,9 @@ class Registered:
         entry = importlib.metadata.EntryPoint(self.name, self.target, "")
         try:
             return entry.load()
-        # Whatever a stranger's module raises while it is imported, the sentence has to name whose module it is.
-        except Exception as error:
+        # Whatever a stranger's module raises while it is imported, the sentence has to name whose module it is; a
+        # module that ends the process would take the list of all adapters with it.
+        except (Exception, SystemExit) as error:
             raise EnvironmentNotReadyError(
                 f"{self.distribution} {self.version} declares {self.name!r} ({self.target}), "
                 f"but it cannot be loaded: {type(error).__name__}: {error}.\n"
@@ -165,7 +174,7 @@ def create_adapter(name: str, options: Mapping[str, str]) -> tuple[Adapter | Liv
         EnvironmentNotReadyError: If its package is broken or does not keep the contract.
     """
     entry = find(ADAPTERS, name)
-    adapter = _factory(entry)(dict(options))
+    adapter = _made(entry, ADAPTERS, dict(options))
     check_adapter(adapter, _owner(entry))
     return adapter, entry
 
@@ -180,7 +189,7 @@ def create_proposer(name: str, *, model: str | None, seed: int) -> Proposer:
         EnvironmentNotReadyError: If its package is broken or does not keep the contract.
     """
     entry = find(PROPOSERS, name)
-    made = _factory(entry)(model=model, seed=seed)
+    made = _made(entry, PROPOSERS, model=model, seed=seed)
     _demand(made, _PROPOSER_MEMBERS, tuple(_PROPOSER_MEMBERS), f"The proposer {name} of {_owner(entry)}")
     proposer: Proposer = made
     return proposer
@@ -197,11 +206,7 @@ def create_policy(name: str, parameters: Mapping[str, float]) -> Policy:
         EnvironmentNotReadyError: If its package is broken or does not keep the contract.
     """
     entry = find(POLICIES, name)
-    factory = _factory(entry)
-    try:
-        made = factory(dict(parameters))
-    except ValueError as error:
-        raise UsageError(f"The policy {name} cannot work like this: {error}") from error
+    made = _made(entry, POLICIES, dict(parameters))
     _demand(made, _POLICY_MEMBERS, tuple(_POLICY_MEMBERS), f"The policy {name} of {_owner(entry)}")
     policy: Policy = made
     return policy
@@ -211,16 +216,39 @@ def _owner(entry: Registered) -> str:
     return f"{entry.distribution} {entry.version} ({entry.target})"
 
 
-def _factory(entry: Registered) -> Callable[..., Any]:
-    """Return what an entry point names, which must be something to call."""
+def _factory(entry: Registered, group: str) -> Callable[..., Any]:
+    """Return what an entry point names, which must be something to call as factories of its group are called."""
     loaded = entry.load()
     if not callable(loaded):
         raise EnvironmentNotReadyError(
             f"{_owner(entry)} is no function but {type(loaded).__name__}, and the entry point {entry.name!r} must name "
             "one that makes it.\nName the factory in the entry points of that package."
         )
+    wanted, positional, named = _FACTORIES[group]
+    if not _fits(loaded, positional, named):
+        raise EnvironmentNotReadyError(
+            f"{_owner(entry)} cannot be called as factories are. It must be\n    {wanted}\nMend its arguments."
+        )
     factory: Callable[..., Any] = loaded
     return factory
+
+
+def _made(entry: Registered, group: str, *arguments: Any, **named: Any) -> Any:
+    """Call a factory; whatever a stranger's one raises, the sentence names whose it is."""
+    factory = _factory(entry, group)
+    try:
+        return factory(*arguments, **named)
+    except AutoresearchError:
+        raise
+    except ValueError as error:
+        kind = _FACTORIES[group][0].partition("(")[0].removeprefix("create_")
+        raise UsageError(f"The {kind} {entry.name} cannot work like this: {error}") from error
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise EnvironmentNotReadyError(
+            f"{_owner(entry)} failed with {type(error).__name__}: {error} ({place.filename}, line {place.lineno}).\n"
+            f"Mend it there, or remove that package: pip uninstall {entry.distribution}"
+        ) from error
 
 
 def check_adapter(adapter: object, owner: str) -> None:
@@ -281,7 +309,7 @@ def state_of(entry: Registered, all_entries: list[Registered], group: str = ADAP
     if len(owners) > 1:
         return f"name claimed by {' and '.join(owners)}"
     try:
-        _factory(entry)
+        _factory(entry, group)
     except AutoresearchError as error:
         return str(error).splitlines()[0]
     return "ok"

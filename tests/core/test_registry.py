@@ -102,6 +102,35 @@ def test_an_entry_point_must_name_a_factory(packages: Path) -> None:
     assert "no function" in registry.state_of(next(e for e in entries if e.name == "constant"), entries)
 
 
+def test_a_module_that_ends_the_process_is_listed_as_broken(packages: Path) -> None:
+    """An import that calls sys.exit does not take the list of all adapters with it."""
+    (packages / "quitter.py").write_text("raise SystemExit(3)\n")
+    plant(packages, "quitter", "quitting", "quitter:create_adapter")
+    entries = registry.registered(registry.ADAPTERS)
+    states = {entry.name: registry.state_of(entry, entries) for entry in entries}
+    assert "cannot be loaded: SystemExit: 3" in states["quitting"] and states["ml"] == "ok"
+
+
+def test_a_factory_that_takes_no_options_is_listed_with_the_signature_expected(packages: Path) -> None:
+    """Its author learns what it must be from the list and from the refusal, not from a traceback."""
+    (packages / "deaf_one.py").write_text("def create_adapter():\n    return None\n")
+    plant(packages, "deaf-one", "deaf", "deaf_one:create_adapter")
+    with pytest.raises(EnvironmentNotReadyError, match=r"must be\n    create_adapter\(options: Mapping\[str, str\]\)"):
+        registry.create_adapter("deaf", {})
+    entries = registry.registered(registry.ADAPTERS)
+    assert "cannot be called" in registry.state_of(next(e for e in entries if e.name == "deaf"), entries)
+
+
+def test_a_factory_that_fails_is_named_with_the_line_that_failed(packages: Path) -> None:
+    """A fault in a stranger's package is a sentence that says whose it is and where."""
+    (packages / "faulty_one.py").write_text("def create_adapter(options):\n    return options['model']\n")
+    plant(packages, "faulty-one", "faulty", "faulty_one:create_adapter")
+    with pytest.raises(
+        EnvironmentNotReadyError, match=r"faulty-one 1\.0 .* KeyError: 'model' \(.*faulty_one\.py, line 2\)"
+    ):
+        registry.create_adapter("faulty", {})
+
+
 PLUGINS = """
 from autoresearch.core.decision.greedy import GreedyPolicy
 from autoresearch.core.proposers.search import SearchProposer
