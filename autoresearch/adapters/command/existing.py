@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -83,30 +84,34 @@ def _from_helix(path: Path) -> Existing:
         raise UsageError(f"{path} cannot be read: {error}\nMend it and give the command again.") from error
     scope, metrics = _table(data, "scope", path), _table(data, "metrics", path)
     primary, evaluate = _table(metrics, "primary", path), _table(metrics, "evaluate", path)
+    patterns, guard = _optional(evaluate, "patterns", path), _optional(metrics, "quality_guard", path)
     if evaluate.get("output_format", "pattern") != "pattern":
         raise UsageError(
             f"{path}: the output_format {evaluate['output_format']!r} is not one that this release reads.\n"
             "Say how the number is found: --pattern, --json-path or --summary, with the other flags of run."
         )
-    patterns = evaluate.get("patterns") or {}
     options = {
-        "edit": _joined(scope.get("editable")),
-        "read_only": _joined([name for name in scope.get("readonly") or [] if name != path.name]),
+        "edit": _joined(_names(scope, "editable", path)),
+        "read_only": _joined(name for name in _names(scope, "readonly", path) if name != path.name),
         "measure": str(evaluate.get("command", "")),
         "timeout": str(evaluate.get("timeout_seconds", "")),
         "metric": str(primary.get("name", "")),
         "direction": str(primary.get("optimize", "")),
         "pattern": str(patterns.get("primary", "")),
     }
-    guard = metrics.get("quality_guard")
-    notes = [f"left out: {name}" for name in sorted(set(data) - {"scope", "metrics", "requirements"})]
+    notes = [f"left out: {name}" for name in sorted(map(str, set(data) - {"name", "scope", "metrics", "requirements"}))]
     if guard:
-        name, most = guard["name"], guard.get("max_degradation", 0)
+        name, most = guard.get("name"), guard.get("max_degradation", 0)
+        if not name or isinstance(most, bool) or not isinstance(most, int | float):
+            raise UsageError(
+                f"{path}: quality_guard must have a name, and a number as max_degradation where it has one.\n"
+                "Mend it and give the command again."
+            )
         relation = ">=-" if guard.get("optimize") == "maximize" else "<=+"
-        options["guard"], share = f"{name}{relation}{most}", f"{name}{relation}{100 * float(most):g}%"
+        options["guard"], share = f"{name}{relation}{most}", f"{name}{relation}{100 * most:g}%"
         options[f"pattern.{name}"] = str(patterns.get("quality_guard", ""))
         notes.append(f"max_degradation is taken in the unit of {name}; as a share it would be --guard '{share}'")
-    if "gpu" in (data.get("requirements") or {}):
+    if "gpu" in _optional(data, "requirements", path):
         options["gpu"] = "true"
     return _finished(path.parent, f"helix.yaml of {data.get('name', path.parent.name)}", options, notes)
 
@@ -114,8 +119,23 @@ def _from_helix(path: Path) -> Existing:
 def _table(data: Any, name: str, path: Path) -> dict[str, Any]:
     found = data.get(name) if isinstance(data, dict) else None
     if not isinstance(found, dict):
-        raise UsageError(f"{path} has no table {name!r}, so it is no helix.yaml that this release can read.")
+        raise UsageError(
+            f"{path} has no table {name!r}, so it is no helix.yaml that this release can read.\n"
+            "Say instead what it means: autoresearch run --adapter command --edit ... --measure ... --metric ..."
+        )
     return found
+
+
+def _optional(data: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    return _table(data, name, path) if data.get(name) else {}
+
+
+def _names(data: dict[str, Any], name: str, path: Path) -> list[str]:
+    """Return a list of file names; empty where there is none."""
+    found = data.get(name) or []
+    if not isinstance(found, list):
+        raise UsageError(f"{path}: {name} must be a list of files, not {found!r}.\nMend it and give the command again.")
+    return [str(item) for item in found]
 
 
 # .auto/
@@ -142,7 +162,7 @@ def _from_auto(folder: Path) -> Existing:
     if ignored(root, [".auto/measure.sh"]):
         options["link"] = ".auto"
         notes.append("git ignores .auto, so it is used where it lies: a change of it during a run is not noticed")
-    config = json.loads(_text(folder / "config.json") or "{}")
+    config = _object(_text(folder / "config.json") or "{}", folder / "config.json")
     if config.get("working_dir") not in (None, "", "."):
         options["measure"] = f"cd {config['working_dir']} && bash .auto/measure.sh"
     return _finished(root, ".auto", options, notes)
@@ -153,9 +173,26 @@ def _log_header(path: Path) -> dict[str, Any]:
     header: dict[str, Any] = {}
     for line in _text(path).splitlines():
         if '"config"' in line:
-            data = json.loads(line)
+            data = _object(line, path)
             header = data if data.get("type") == "config" else header
     return header
+
+
+def _object(text: str, path: Path) -> dict[str, Any]:
+    """Return a JSON object.
+
+    Raises:
+        UsageError: If the text is none.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be read: {error}.\nMend it and give the command again.") from error
+    if not isinstance(found, dict):
+        raise UsageError(
+            f"{path} holds {text[:40]!r} where an object was expected.\nMend it and give the command again."
+        )
+    return found
 
 
 def _bullets(text: str, heading: str) -> list[str]:
@@ -210,13 +247,17 @@ def _data_folder(root: Path, program: str) -> str:
 def _finished(root: Path, kind: str, options: dict[str, str], notes: list[str]) -> Existing:
     """Let `uv run` use the environment that is there: a copy of the checkout has none, and no network to make one."""
     called = options.get("measure", "").partition("uv run ")
+    direct = f"{called[0]}.venv/bin/python {called[2].removeprefix('python ')}"
+    link = _joined(filter(None, [options.get("link", ""), ".venv"]))
     if called[1] and (root / ".venv" / "bin" / "python").exists():
-        program = called[2].removeprefix("python ")
-        options["measure"] = f"{called[0]}.venv/bin/python {program}"
-        options["link"] = _joined(filter(None, [options.get("link", ""), ".venv"]))
+        options.update(measure=direct, link=link)
         notes.append("uv run became .venv/bin/python, with .venv used where it lies")
     elif called[1]:
-        notes.append("uv run finds no .venv here: make it with uv sync, then give this command again")
+        # The workspace is written all the same, so that giving this command again would be refused.
+        notes.append(
+            "uv run finds no .venv here: make it with uv sync, then begin with "
+            f"autoresearch run --measure {shlex.quote(direct)} --link {shlex.quote(link)}"
+        )
     return Existing(root, kind, {name: text for name, text in options.items() if text}, tuple(notes))
 
 
@@ -226,9 +267,8 @@ def _direction(words: str) -> str:
     return "" if lower == higher else "minimize" if lower else "maximize"
 
 
-def _joined(names: Any) -> str:
-    found: Sequence[str] = [str(name) for name in names or ()]
-    return ",".join(found)
+def _joined(names: Iterable[str]) -> str:
+    return ",".join(names)
 
 
 def _text(path: Path) -> str:

@@ -102,7 +102,10 @@ def test_a_program_in_the_shape_of_the_original(tmp_path: Path) -> None:
         "link": "~/.cache/small_research",
         "gpu": "true",
     }
-    assert any("uv sync" in note for note in found.notes) and any("prepare the data" in note for note in found.notes)
+    assert any("prepare the data" in note for note in found.notes)
+    # A workspace was written by now, and init would refuse to write another.
+    run = "autoresearch run --measure '.venv/bin/python train.py' --link '~/.cache/small_research,.venv'"
+    assert any("uv sync" in note and note.endswith(run) for note in found.notes)
 
 
 def test_a_folder_of_pi(tmp_path: Path) -> None:
@@ -141,10 +144,17 @@ def test_the_log_of_pi_goes_before_its_prompt(tmp_path: Path) -> None:
         ({"helix.yaml": "a: ["}, "helix.yaml", "cannot be read"),
         ({"helix.yaml": "scope: {}"}, "helix.yaml", "no table 'metrics'"),
         ({"helix.yaml": HELIX.replace("output_format: pattern", "output_format: xml")}, ".", "'xml' is not one"),
+        ({"helix.yaml": HELIX.replace("[infer.py]", "infer.py")}, ".", "editable must be a list"),
+        ({"helix.yaml": HELIX.replace("name: bpb", "title: bpb")}, ".", "quality_guard must have a name"),
+        ({"helix.yaml": HELIX.replace("max_degradation: 0.01", "max_degradation: little")}, ".", "and a number as"),
+        ({"helix.yaml": HELIX.replace('{gpu: "one"}', "gpu")}, ".", "no table 'requirements'"),
+        ({".auto/measure.sh": "", ".auto/config.json": "{bad"}, ".", r"config\.json cannot be read"),
+        ({".auto/measure.sh": "", ".auto/config.json": "[1]"}, ".", "an object was expected"),
+        ({".auto/measure.sh": "", ".auto/log.jsonl": '{"type": "config", half'}, ".", r"log\.jsonl cannot be read"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, files: dict[str, str], name: str, sentence: str) -> None:
-    """Nothing there, two at once, broken YAML, half a file and another format."""
+    """Nothing there, two at once, broken YAML or JSON, half a file, wrong types and another format."""
     root = make_checkout(tmp_path / "c", files)
     with pytest.raises(UsageError, match=sentence):
         read_existing(root / name)
