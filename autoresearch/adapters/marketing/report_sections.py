@@ -23,7 +23,7 @@ def sections(folder: Path, run_id: str) -> tuple[ReportSection, ...]:
 
 def totals_section(found: Totals) -> ReportSection:
     """Return the totals of all kept changes over the original, each with what must be said of it."""
-    shown = f"the original was seen by {found.held_out:,} people all along; 95 %"
+    shown = f"the original was seen by {found.held_out:,} people since the last change; 95 %"
     estimates = [
         Estimate("as tested", found.believed, note="optimistic: winners are lucky ones"),
         Estimate("shrunk", found.shrunk, note="the luck taken off, by all tests of the run"),

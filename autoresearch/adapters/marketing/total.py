@@ -122,11 +122,15 @@ def _truth(campaign: Campaign, audience: Audience) -> float:
 def log_lift(look: Look, direction: Direction) -> tuple[float, float]:
     """Return the logarithm of treatment over control, positive where better, and its variance by the delta method.
 
-    Half a conversion is added to each arm, so that an arm without any has a finite logarithm.
+    Half a conversion is added to each arm, so that an arm without any has a finite logarithm; where the metric is a
+    mean, half of the arm's typical value, since a sum of money has no "one". A sum below nothing (refunds) counts as
+    nothing.
     """
     arms = (look.control, look.treatment)
-    logs = [math.log((arm.total + 0.5) / (arm.n + 1.0)) for arm in arms]
-    variance = sum(1.0 / (arm.total + 0.5) - 1.0 / (arm.n + 1.0) for arm in arms)
+    typical = [arm.total_sq / arm.total if arm.total > 0.0 else 1.0 for arm in arms]
+    totals = [max(arm.total, 0.0) + 0.5 * value for arm, value in zip(arms, typical, strict=True)]
+    logs = [math.log(total / (arm.n + 1.0)) for arm, total in zip(arms, totals, strict=True)]
+    variance = sum(value / total - 1.0 / (arm.n + 1.0) for arm, value, total in zip(arms, typical, totals, strict=True))
     return direction.sign * (logs[1] - logs[0]), max(variance, 1e-12)
 
 
@@ -203,6 +207,13 @@ def others_in_words(others: int) -> str:
     return f"Holdout and truth are over the first original: the {kept} there, and not in the two lines above them."
 
 
+def _bound(bound: float | None) -> str:
+    """Return a bound as people read it: beyond tenfold it says only that little is known."""
+    if bound is None:
+        return "?"
+    return "more than tenfold" if bound > 9.0 else f"{bound:+.1%}"
+
+
 def in_words(found: Totals) -> str:
     """Return the totals as a small table with its reading."""
     mark = f" ({found.label})" if found.label else ""
@@ -213,9 +224,12 @@ def in_words(found: Totals) -> str:
     if not found.held_back:
         lines.append("  holdout     none: nobody is held back from this traffic")
     elif found.holdout is None:
-        lines.append("  holdout     not known yet: since the last change nobody in it has converted")
+        lines.append(
+            f"  holdout     not known yet: since the last change {found.held_out:,} people in it have had their time "
+            "to convert, and too few did"
+        )
     else:
-        low, high = ("?" if bound is None else f"{bound:+.1%}" for bound in (found.low, found.high))
+        low, high = (_bound(bound) for bound in (found.low, found.high))
         lines.append(
             f"  holdout     {found.holdout:+.1%}   95 % from {low} to {high}; the original was seen by "
             f"{found.held_out:,} people since the last change"

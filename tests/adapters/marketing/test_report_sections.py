@@ -25,7 +25,7 @@ def test_the_three_totals_and_the_truth_are_told_apart() -> None:
         ("truth", 0.18),
     ]
     assert (section.estimates[2].low, section.estimates[2].high) == (-0.05, None)
-    assert "1,234 people" in section.estimates[2].note and "simulated" in section.text
+    assert "1,234 people since the last change" in section.estimates[2].note and "simulated" in section.text
 
 
 def test_among_real_people_there_is_no_truth() -> None:

@@ -47,6 +47,26 @@ def test_nobody_who_converts_has_a_finite_log_lift() -> None:
     assert math.isfinite(log) and variance > 1
 
 
+def test_the_variance_of_a_mean_is_that_of_its_values() -> None:
+    """One in twenty buys for 40 or so: the log lifts of equal arms vary by what is said, and a sum is no count."""
+    dice = random.Random(1)
+
+    def arm() -> ArmTotals:
+        return ArmTotals.of("any", [dice.expovariate(1 / 40) if dice.random() < 0.05 else 0.0 for _ in range(2000)])
+
+    found = [log_lift(Look(arm(), arm()), Direction.MAXIMIZE) for _ in range(60)]
+    assert statistics.fmean(said for _, said in found) == pytest.approx(
+        statistics.variance(log for log, _ in found), rel=0.5
+    )
+
+
+def test_refunds_above_sales_have_a_finite_log_lift() -> None:
+    """A sum below nothing has no logarithm, and breaks nothing."""
+    refunded = Look(ArmTotals("control", 100, 300.0, 9_000.0), ArmTotals("treatment", 100, -20.0, 400.0))
+    log, variance = log_lift(refunded, Direction.MAXIMIZE)
+    assert log < 0 and math.isfinite(log) and variance > 0
+
+
 def test_shrinking_takes_the_luck_off_winners() -> None:
     """Over many runs the winners' shrunk lifts sum to their true ones; as measured they sum to far more."""
     dice = random.Random(3)
@@ -74,7 +94,8 @@ def test_totals_in_words_say_what_each_is_worth() -> None:
     text = in_words(known)
     assert "2 kept changes of run r (simulated)" in text and "from ? to +60.0%" in text and "truth       +22.0%" in text
     unknown = in_words(Totals("r", 0, 0.0, 0.0, None, None, None, 0, None, ""))
-    assert "not known yet" in unknown and "truth" not in unknown
+    assert "not known yet: since the last change 0 people" in unknown and "truth" not in unknown
+    assert "to more than tenfold;" in in_words(Totals("r", 1, 0.3, 0.2, 0.25, -0.8, 1.8e8, 110, None, ""))
     assert "first original" not in text
 
 
