@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     help="Language-model training: sample from the incumbent, prepare the text.",
 )
 
@@ -40,7 +41,7 @@ def sample(
     _write("\n")
 
 
-@app.command()
+@app.command(short_help="Prepare the text, and describe it.")
 def data(
     workspace: WorkspaceOption = None,
     source: Annotated[

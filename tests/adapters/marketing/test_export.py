@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from autoresearch.adapters.marketing.campaign import Campaign
+from autoresearch.adapters.marketing.commands import app
 from autoresearch.adapters.marketing.commands.export import export as export_command
 from autoresearch.adapters.marketing.export import FORMATS, export, file_name, placeholders
 from autoresearch.adapters.marketing.render import Context
@@ -231,3 +232,10 @@ def test_each_page_and_each_audience_leaves_by_its_name(tmp_path: Path) -> None:
     assert "behind the bar" in json.loads(export(made, copy, "json", None, "ads"))["slots"]["subhead"]
     with pytest.raises(UsageError, match="no surface 'prices'; there are hero, reasons, pricing, ads"):
         export(made, copy, "html", CONTEXT, "prices")
+
+
+def test_help_names_the_table_of_surfaces_and_cuts_nothing_off() -> None:
+    """What stands in brackets is text and no markup, and each command has a sentence that fits its line."""
+    helped = CliRunner().invoke(app, ["export", "--help"])
+    assert "[surfaces]" in helped.output
+    assert "..." not in CliRunner().invoke(app, ["--help"]).output.partition("Commands:")[2]

@@ -19,17 +19,18 @@ from autoresearch.adapters.marketing.commands.totals import totals
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     help="Pages, ads and e-mail judged on people: serve, plan, map, export.",
 )
-app.command()(serve)
-app.command()(kill)
-app.command()(plan)
-app.command()(totals)
-app.command("map")(map_)
-app.command()(opinion)
-app.command("import")(import_)
-app.command()(export)
-app.command()(send)
-app.command()(replies)
-app.command()(suppress)
-app.command()(forget)
+app.command(short_help="Serve the page; assign visitors and count them.")(serve)
+app.command(short_help="Show everybody the control at once, until --off.")(kill)
+app.command(short_help="Say how long tests take here, and what cannot be tested.")(plan)
+app.command(short_help="Say what the kept changes are worth together.")(totals)
+app.command("map", short_help="Show what kinds of text do better, over all tests.")(map_)
+app.command(short_help="Order the options of copy.toml, and score that opinion.")(opinion)
+app.command("import", short_help="Take past tests in, for replay and for the map.")(import_)
+app.command(short_help="Write the winner for production.")(export)
+app.command(short_help="Say who would get which mail; with --send write to them.")(send)
+app.command(short_help="Read the mailbox and write down what answers say.")(replies)
+app.command(short_help="Write to an address never again.")(suppress)
+app.command(short_help="Erase a person's events.")(forget)
