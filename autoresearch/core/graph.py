@@ -932,7 +932,8 @@ def _crashed(services: Services, state: State, experiment: Experiment, error: Ca
     if state["number"] == 0:
         raise RunStoppedError(
             f"{BASELINE_FAILED}: {error}\n"
-            "Repair the artifact in the workspace, then begin again with it: autoresearch run --new",
+            "See what it printed with autoresearch show 0 --log. Repair the artifact, or what measures it, then begin "
+            "again: autoresearch run --new",
             fault=True,
         ) from error
     _hold(services, services.ledger.update_experiment(experiment.id, log_tail=error.log_tail))

@@ -220,9 +220,11 @@ def test_a_machine_that_is_always_disturbed_gives_no_verdict(tmp_path: Path) -> 
 
 
 def test_a_baseline_that_cannot_be_measured_stops_the_run(tmp_path: Path) -> None:
-    """Without a baseline there is nothing to compare with."""
+    """Without a baseline there is nothing to compare with; the sentence says where its output is."""
     root = make_workspace(tmp_path / "w", number="three")
-    with pytest.raises(RunStoppedError, match="The baseline cannot be measured: 'three' is no number"):
+    with pytest.raises(
+        RunStoppedError, match=r"The baseline cannot be measured: 'three' is no number(?s:.*)show 0 --log"
+    ):
         go(root, ["2"], experiments=1)
 
 
