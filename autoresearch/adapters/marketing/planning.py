@@ -282,7 +282,7 @@ def _in_weeks(setting: Setting, days: float) -> float:
 
 def _rung(setting: Setting, lift: float) -> Rung:
     per_arm = sample_size(setting.baseline, lift)
-    race = _race(_with_lift(setting, lift), lift, 1000)
+    race = _race(_with_lift(setting, lift), lift)
     return Rung(lift, per_arm, _in_weeks(setting, per_arm / setting.daily_per_arm), race.kept, race.days)
 
 

@@ -22,6 +22,12 @@ def test_fixed_samples_are_the_published_ones(usual: Plan) -> None:
     assert usual.fixed_days == 14
 
 
+def test_a_plan_says_the_same_of_its_lift_twice(usual: Plan) -> None:
+    """The rung of the plan's own lift has the plan's own figures: both are made from as many tests."""
+    (rung,) = [rung for rung in usual.ladder if rung.lift == usual.setting.lift]
+    assert (rung.found, rung.days, rung.fixed_days) == (usual.good.kept, usual.good.days, usual.fixed_days)
+
+
 def test_the_race_is_that_of_the_design() -> None:
     """28 looks of 300 per arm at 5 %: +20 % is kept in 67 % after 4,915 per arm, no effect ends after 4,130."""
     plan = make_plan(Setting(4200, 0.05, 0.2, max_weeks=4, holdout=0.0, whole_weeks=False))
