@@ -40,9 +40,15 @@ def new(
 ) -> None:
     """Write a package that can be installed: an adapter of some thirty lines, its test, and a README."""
     from autoresearch.cli.scaffold import package_files
+    from autoresearch.core import registry
 
     if not name.isidentifier() or keyword.iskeyword(name) or not name.islower():
         raise UsageError(f"The name must be lower-case letters, digits and _, and no word of Python's, not {name!r}.")
+    # Two packages may not claim one name, so that the new one would stop both.
+    taken = [entry.distribution for entry in registry.registered(registry.ADAPTERS) if entry.name == name]
+    others = [owner for owner in taken if owner.replace("_", "-") != f"autoresearch-{name}".replace("_", "-")]
+    if others:
+        raise UsageError(f"The package {others[0]} has an adapter {name} already.\nChoose another name.")
     root = (folder or Path(name)).resolve()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(
@@ -115,9 +121,12 @@ def check_table(found: list[Checked], width: int | None) -> str:
         Column("check"),
     ]
     text = table(columns, [[item.outcome, item.name] for item in found], width=width)
+    why: dict[str, list[Checked]] = {}
     for item in found:
         if not item.holds:
-            text += f"\n{clean(item.name)}: {clean(item.clause)}\n  {clean(item.detail).strip()}\n"
+            why.setdefault(clean(item.detail).strip(), []).append(item)
+    for detail, items in why.items():
+        text += "".join(f"\n{clean(item.name)}: {clean(item.clause)}" for item in items) + f"\n  {detail}\n"
     wanting = sum(not item.holds for item in found)
     passed = sum(item.outcome == "passed" for item in found)
     not_offered = sum(item.outcome == "not offered" for item in found)
@@ -140,11 +149,35 @@ def _kit(name: str, options: Mapping[str, str], texts: Mapping[str, Path | None]
         "options": pytest.fixture(lambda self: options),
         "sandbox": pytest.fixture(lambda self: best_level().value),
     }
+    members |= {name: _not_given(sentence) for name, sentence in _missing_texts(first).items()}
     fixtures = {"artifact": "artifact", "worse": "worse_artifact", "broken": "broken_artifact", "beside": "other_files"}
     for flag, path in texts.items():
         if path is not None:
             members[fixtures[flag]] = _fixture(_read(path))
     return type("TestKit", (base,), members)
+
+
+def _missing_texts(adapter: object) -> Mapping[str, str]:
+    """Return fixture -> what to say where it is needed and nothing was given for it."""
+    from autoresearch.core import LiveAdapter, OffersWorkspace
+
+    found = {}
+    if not isinstance(adapter, OffersWorkspace):
+        found["artifact"] = "It writes no workspace of its own. Say what to begin with: --artifact PATH"
+    if isinstance(adapter, LiveAdapter):
+        found["treatment"] = (
+            "This needs people, who do not come to the command line. Run the test of its package: pytest"
+        )
+    else:
+        found["worse_artifact"] = "Say what is clearly worse: --worse PATH"
+        found["broken_artifact"] = "Say what cannot be measured: --broken PATH"
+    return found
+
+
+def _not_given(sentence: str) -> Any:
+    import pytest
+
+    return pytest.fixture(lambda self: pytest.fail(sentence, pytrace=False))
 
 
 def _fixture(files: Files) -> Any:

@@ -54,7 +54,7 @@ def test_nothing_is_overwritten(here: Path) -> None:
 
 
 def test_a_check_says_what_holds_and_what_is_missing(hill: Path, here: Path) -> None:
-    """With what is worse and what is broken all holds; without, the exit code is 1 and the fixture is named."""
+    """With what is worse and what is broken all holds; without, the exit code is 1 and the option is named."""
     (here / "worse.py").write_text(WORSE)
     (here / "broken.py").write_text(BROKEN)
     said = invoke("adapter", "check", "hill", "--worse", "worse.py", "--broken", "broken.py")
@@ -64,8 +64,24 @@ def test_a_check_says_what_holds_and_what_is_missing(hill: Path, here: Path) -> 
     assert half.exit_code == 1
     found = {item["name"]: item for item in as_documented("adapter check", half.stdout)}
     assert found["a worse artifact measures worse"]["outcome"] == "failed"
-    assert "worse_artifact" in found["a worse artifact measures worse"]["detail"]
+    assert "--worse PATH" in found["a worse artifact measures worse"]["detail"]
     assert found["measuring changes nothing"]["outcome"] == "passed"
+
+
+def test_what_several_checks_lack_is_said_once(hill: Path, here: Path) -> None:
+    """One missing file is one sentence below the checks that need it."""
+    said = invoke("adapter", "check", "hill").output
+    assert said.count("Say what is clearly worse: --worse PATH") == 1
+    assert said.count("a worse artifact measures worse:") == 1
+
+
+@pytest.mark.parametrize("name", ["ml", "hill"])
+def test_a_name_that_a_package_has_is_refused(hill: Path, here: Path, name: str) -> None:
+    """A second package of that name would stop both, so none is written; the message names the first."""
+    before = sorted(here.iterdir())
+    said = invoke("adapter", "new", name)
+    assert said.exit_code == 1 and f"has an adapter {name} already" in said.output
+    assert sorted(here.iterdir()) == before
 
 
 def test_a_fault_is_shown_with_its_clause(hill: Path, here: Path) -> None:
