@@ -30,7 +30,7 @@ from autoresearch.core.errors import UsageError
 from autoresearch.core.words import metric_in_words
 
 if TYPE_CHECKING:
-    from autoresearch.core.adapter import Metric
+    from autoresearch.core.adapter import Metric, MetricKind
     from autoresearch.core.decision import Look
     from autoresearch.core.ledger import Experiment, MeasurementRow, ProposalRow
 
@@ -157,7 +157,7 @@ def details(
             ("reason", row.reason),
             ("lane", _lane(row)),
             ("value", f"{number(row.value)} {metric_in_words(metric)}" if row.value is not None else "not measured"),
-            ("effect", _effect(row, test.of_earlier)),
+            ("effect", _effect(row, test.of_earlier, metric.kind)),
             ("race", _race(row)),
             ("parent", _parent(row)),
             ("commits", _commits(row)),
@@ -249,7 +249,9 @@ def _judged_by(row: Experiment) -> str:
     return f"{evaluator}, sandbox {row.sandbox}" if row.sandbox else evaluator if row.evaluator_fingerprint else ""
 
 
-def _effect(row: Experiment, when: str) -> str:
+def _effect(row: Experiment, when: str, kind: MetricKind) -> str:
+    from autoresearch.core.adapter import MetricKind
+
     if row.effect is None:
         return ""
     text = effect_in_words(row.effect) + when
@@ -257,6 +259,7 @@ def _effect(row: Experiment, when: str) -> str:
     if row.e_win is not None:  # the bounds of a race invert its e-values, each at its own level
         text += "" if low is None else f"; above {effect(low)} (at alpha)"
         text += "" if high is None else f"{';' if low is None else ','} below {effect(high)} (at beta)"
+        text += "" if kind is MetricKind.VALUE else "; relative to the control"
     elif low is not None and high is not None:
         text += f"; 90 % interval {effect(low)} to {effect(high)}"
     return text if row.p_better is None else f"{text}; probability of being better {probability(row.p_better)}"

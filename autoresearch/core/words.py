@@ -107,6 +107,8 @@ def live_headline(status: RunStatus, metric: Metric) -> str:
     """Return what live tests showed; one kept by a race is a claim already, one chosen by Test & Roll never is."""
     if status.policy == "test_and_roll":
         return f"{_believed(status, metric)}; by Test & Roll, a bet without an error rate"
+    if not status.kept:
+        return _believed(status, metric)
     return f"{_believed(status, metric)}, each kept test at the race's error rate"
 
 

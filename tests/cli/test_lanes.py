@@ -34,7 +34,7 @@ def test_show_says_of_which_look_the_effect_is(shown: Path) -> None:
     """The line was crossed at the first of three looks; the table has all of them and marks that one."""
     text = invoke("show", "2", "-w", shown).stdout
     assert "lane        a, one of 2 treatments that were begun together" in text
-    assert " better, at look 1 of 3; above " in text
+    assert " better, at look 1 of 3; above " in text and "(at beta); relative to the control\n" in text
     table = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert [row[0] for row in table] == ["1", "2", "3"] and table[0][-3:] == ["effect", "and", "e-values"]
     assert table[2][3] == "1,200", "people of the treatment so far"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,9 @@ def test_a_list_is_chosen_from_once_and_labelled(tmp_path: Path) -> None:
     assert "without an error rate" in rows[1].reason
     assert (rows[1].e_win, rows[1].effect_low, rows[1].p_better) == (None, None, None)
     assert "by Test & Roll, a bet without an error rate" in live_headline(result.status, crowd.metric)
+    raced = replace(result.status, policy="race")
+    assert "at the race's error rate" in live_headline(raced, crowd.metric)
+    assert "error rate" not in live_headline(replace(raced, kept=0), crowd.metric), "nothing was kept at it"
 
 
 @pytest.mark.parametrize(("policy", "asked"), [("test_and_roll", "race"), (None, "test_and_roll")])
