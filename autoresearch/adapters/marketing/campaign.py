@@ -541,6 +541,11 @@ def _check_page(path: Path, place: str, name: str, given: dict[str, Any]) -> Non
         )
     if at != "/" and name == PAGE:
         raise UsageError(f"{path}: [{place}] bears the name of what lies at /.\nGive it another one.")
+    if ".." in Path(given["template"]).parts or Path(given["template"]).is_absolute():
+        raise UsageError(
+            f"{path}: [{place}] template {given['template']!r} leads out of {TEMPLATE_FOLDER}/.\n"
+            "Put the page there, and name its file: pricing.html.j2"
+        )
     if not given["template"] or not (path.parent / TEMPLATE_FOLDER / given["template"]).is_file():
         raise UsageError(
             f"{path}: [{place}] template {given['template']!r} is missing in {TEMPLATE_FOLDER}/.\n"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 COPY_NAME = "copy.toml"
-NAME_RULE = "Slots are named with small letters, digits and underscores, a letter first: headline, bullet_1."
+NAME_RULE = "Slots and surfaces take small letters, digits and underscores, a letter first: headline, bullet_1."
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def test_a_campaign_with_surfaces_passes_its_checks(folder: Path) -> None:
         ('slots = ["headline", "cta"]', "slots = []", "must list, each once, the slots"),
         ('slots = ["headline", "cta"]', 'slots = ["cta", "cta"]', "must list, each once, the slots"),
         ('"pricing.html.j2"', '"prices.html.j2"', "template 'prices.html.j2' is missing in template/"),
+        ('"pricing.html.j2"', '"../facts.md"', "template '../facts.md' leads out of template/"),
         ('template = "pricing.html.j2"', "", "template '' is missing"),
         ('path = "/pricing"', 'path = "/convert"', "a path of the site that the server does not need itself"),
         ('path = "/pricing"', 'path = "pricing"', "must be a path of the site"),
