@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from autoresearch.core import ArmTotals, EnvironmentNotReadyError, LiveExperiment, UsageError
+from autoresearch.core import ArmTotals, EnvironmentNotReadyError, LiveExperiment, MetricKind, UsageError
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.campaign import Campaign
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SERVED = ("site", "api", "email")
 """Sources whose people meet `autoresearch marketing serve`, be it only to unsubscribe."""
+
+WITHOUT_VALUES = ("simulated", "email")
+"""Sources whose conversions have no value: made-up people pay nothing, and an answer is no sum."""
 
 NOT_RANDOMISED = "not randomised"
 """The label of totals whose tool chose who saw what."""
@@ -113,6 +116,12 @@ def create_source(campaign: Campaign, options: Mapping[str, str]) -> Source:
         EnvironmentNotReadyError: If its packages are not installed.
     """
     name = campaign.traffic.source
+    if name in WITHOUT_VALUES and campaign.metric.kind is MetricKind.MEAN:
+        raise UsageError(
+            f'{campaign.path}: [metric] kind = "mean" adds up what people are worth, and with the source {name} nobody '
+            'says what that is.\nMeasure the share of people who convert, kind = "proportion", or choose one of site, '
+            "api, counts, which bring values."
+        )
     if name == "simulated":
         from autoresearch.adapters.marketing.simulated import SimulatedSource
 

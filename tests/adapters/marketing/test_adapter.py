@@ -162,6 +162,15 @@ def test_a_plan_that_traffic_cannot_afford_is_refused_unless_asked_for(campaign:
     create_adapter({"anyway": "yes"}).prepare(Workspace(campaign))
 
 
+@pytest.mark.parametrize("source", ["simulated", "email"])
+def test_people_who_bring_no_values_have_no_mean(campaign: Path, source: str) -> None:
+    """Revenue of people who pay nothing would be 0 in both arms for weeks, so that it is refused at once."""
+    edit(campaign / "campaign.toml", 'kind = "proportion"', 'kind = "mean"')
+    edit(campaign / "campaign.toml", 'source = "simulated"', f'source = "{source}"')
+    with pytest.raises(UsageError, match=f"the source {source} nobody says"):
+        create_adapter({}).prepare(Workspace(campaign))
+
+
 def test_a_candidate_is_refused_with_its_reasons(adapter: MarketingAdapter) -> None:
     """A number that facts.md does not hold is refused before any person sees it."""
     text = adapter.campaign.copy_path.read_text(encoding="utf-8")
