@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,17 @@ from typer.testing import CliRunner
 from autoresearch.adapters.marketing.commands.import_ import import_
 from autoresearch.adapters.marketing.commands.map import map_
 from autoresearch.adapters.marketing.commands.plan import plan
+from autoresearch.adapters.marketing.commands.totals import totals
 from autoresearch.adapters.marketing.past_tests import PastArm, PastTest, remember
 from autoresearch.adapters.marketing.starter import workspace_files
-from autoresearch.core import UsageError
+from autoresearch.core import EnvironmentNotReadyError, UsageError
 from tests.json_docs import as_documented
 
 app = typer.Typer()
 app.command("plan")(plan)
 app.command("map")(map_)
 app.command("import")(import_)
+app.command("totals")(totals)
 
 
 def run(*arguments: object) -> str:
@@ -60,6 +63,26 @@ def archive(tmp_path: Path) -> Path:
             for text, rate in ((f"A story {number}", 0.04), (f"A story {number}?", 0.02), (f"My tale {number}", 0.04)):
                 writer.writerow([f"t{number}", 201401 + 10 * (number > 2), "e", text, 5000, rng.binomial(5000, rate)])
     return path
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence(campaign: Path, archive: Path) -> None:
+    """Neither the archive's place nor the picture's can be made below a file."""
+    run("import", archive, "-w", campaign)
+    with pytest.raises(EnvironmentNotReadyError, match=r"map\.svg cannot be written: .*\nMake it writable"):
+        run("map", "-w", campaign, "--svg", archive / "map.svg")
+    shutil.rmtree(campaign / ".autoresearch")
+    (campaign / ".autoresearch").write_text("in the way")
+    with pytest.raises(EnvironmentNotReadyError, match=r"archive\.csv\.gz cannot be written: "):
+        run("import", archive, "-w", campaign)
+    with pytest.raises(EnvironmentNotReadyError, match=r"past\.csv cannot be written: "):
+        run("import", archive, "--replay", "-w", archive)
+
+
+def test_totals_before_any_run_make_no_ledger(campaign: Path) -> None:
+    """They only read: where no run has begun that is said, and nothing is written."""
+    with pytest.raises(UsageError, match=r"No run has begun in .*\nBegin one: "):
+        run("totals", "-w", campaign)
+    assert not (campaign / ".autoresearch" / "ledger.db").exists()
 
 
 def test_a_plan_without_a_campaign(tmp_path: Path) -> None:

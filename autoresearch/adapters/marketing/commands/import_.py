@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of, writing
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.archive import ArchiveTest
@@ -34,7 +34,8 @@ def import_(
     if replay:
         _make_campaign(root, tests, test, days)
     folder = root / ".autoresearch" / "marketing"
-    write_archive(tests, folder / ARCHIVE_NAME)
+    with writing(folder / ARCHIVE_NAME):
+        write_archive(tests, folder / ARCHIVE_NAME)
     suspect = [test for test in tests if test.suspect]
     found: dict[str, int | str] = {
         "path": str(folder / ARCHIVE_NAME),
@@ -67,9 +68,10 @@ def _make_campaign(folder: Path, tests: Sequence[ArchiveTest], name: str | None,
             f"{folder} holds {', '.join(there)} already, and nothing is overwritten.\n"
             "Name a new folder with -w, or leave --replay out to add the past tests to this campaign."
         )
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
+    with writing(folder):
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
 
 
 def _sentences(found: dict[str, int | str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of
+from autoresearch.adapters.marketing.commands.place import CampaignOption, layout_of, writing
 
 if TYPE_CHECKING:
     from autoresearch.adapters.marketing.past_tests import PastTest
@@ -42,7 +42,9 @@ def map_(
     if svg is not None:
         from autoresearch.adapters.marketing.resonance_picture import picture
 
-        svg.write_text(picture(found), encoding="utf-8")
+        drawn = picture(found)
+        with writing(svg):
+            svg.write_text(drawn, encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(found.as_json(), indent=2))
     else:

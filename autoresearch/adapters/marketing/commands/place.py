@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,3 +49,20 @@ def layout_of(given: Path | None) -> Layout:
             "Name one with -w DIR, or make one: autoresearch init --adapter marketing DIR"
         )
     return Layout(folder.resolve())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say it in a sentence when what is named by `path` cannot be written.
+
+    Raises:
+        EnvironmentNotReadyError: Then.
+    """
+    from autoresearch.core import EnvironmentNotReadyError
+
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"{path} cannot be written: {error.strerror or error}.\nMake it writable, or name another place."
+        ) from error

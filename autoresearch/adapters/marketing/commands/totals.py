@@ -22,10 +22,13 @@ def totals(
     """
     from autoresearch.adapters.marketing.site import askers
     from autoresearch.adapters.marketing.total import in_words, totals_of
+    from autoresearch.core import UsageError
     from autoresearch.core.ledger import Ledger
 
     layout = layout_of(workspace)
-    with Ledger.open(layout.ledger) as ledger:
+    if not layout.ledger.is_file():
+        raise UsageError(f"No run has begun in {layout.root}.\nBegin one: autoresearch run -w {layout.root}")
+    with Ledger.reading(layout.ledger) as ledger:
         found = totals_of(layout.root, ledger, run)
     asked = askers.read(layout.root / ".autoresearch" / "marketing")
     if as_json:
