@@ -95,7 +95,7 @@ def audited_log(path: Path, better: Better | None, noise: float | None, metric: 
         result = audit_values(observations, direction, _noise(log, noise))
     except ValueError as error:
         raise UsageError(
-            f"{path}: {error}.\n{_rows_in_words(log)} were read; what the columns mean: docs/audit.md."
+            f"{path}: {error}.\nIt has {_rows_in_words(log)}; what the columns mean: docs/audit.md."
         ) from error
     return Audited(log, direction, measured, result)
 
@@ -220,7 +220,7 @@ def _keeps_in_words(keeps: tuple[AuditedKeep, ...]) -> str:
 def _rows_in_words(log: ExperimentLog) -> str:
     counts = {outcome: sum(row.outcome is outcome for row in log.rows) for outcome in Outcome}
     parts = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
-    return f"{len(log.rows)} rows ({', '.join(parts)})"
+    return f"{len(log.rows)} {'row' if len(log.rows) == 1 else 'rows'} ({', '.join(parts)})"
 
 
 def _table(audited: Audited, width: int | None, *, colour: bool) -> str:

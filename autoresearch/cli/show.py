@@ -295,10 +295,16 @@ def _mapping(values: dict[str, Any]) -> str:
 def diff_text(row: Experiment, *, colour: bool) -> str:
     """Return the diff of a candidate against its parent, safe to print."""
     if not row.diff:
-        return "no change: this is the artifact as found\n" if row.number == 0 else "no change\n"
+        if row.number == 0:
+            return "no change: this is the artifact as found\n"
+        return "The log that was imported does not say what it changed.\n" if _imported(row) else "no change\n"
     text = clean(row.diff, lines=True)
     text = text if text.endswith("\n") else f"{text}\n"
     return painted_diff(text) if colour else text
+
+
+def _imported(row: Experiment) -> bool:
+    return row.origin.startswith("import:")
 
 
 def log_text(place: Place, row: Experiment) -> str:
@@ -306,6 +312,8 @@ def log_text(place: Place, row: Experiment) -> str:
     path = place.layout.experiment(row.run_id, row.number) / "run.log"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else row.log_tail
     if not text:
-        return "It printed nothing.\n"
+        return (
+            "The log that was imported does not say what it printed.\n" if _imported(row) else "It printed nothing.\n"
+        )
     text = clean(text, lines=True)
     return text if text.endswith("\n") else f"{text}\n"

@@ -291,7 +291,7 @@ def _table_row(
 ) -> LogRow | None:
     label = cells.get("iteration") or cells.get("commit", "")
     if "status" not in cells:
-        raise UsageError(f"{path}, line {line}: the row ends before the column status.")
+        raise UsageError(f"{path}, line {line}: the row ends before the column status.\nCorrect the line.")
     outcome = _outcome(path, line, cells["status"])
     if outcome is None:
         notes.append("without a candidate (no-op, blocked and the like)")
@@ -496,7 +496,7 @@ def _chosen(
     path: Path, parts: Sequence[tuple[Mapping[str, Any], list[tuple[int, Mapping[str, Any]]]]], run: str | None
 ) -> tuple[Mapping[str, Any], list[tuple[int, Mapping[str, Any]]]]:
     if not parts:
-        raise UsageError(f"{path} holds no experiment, only its configuration.\nAudit it once something was measured.")
+        raise UsageError(f"{path} holds no experiment, only its configuration.\nCome back once something was measured.")
     if run is None:
         return parts[-1]
     if not run.isdecimal() or not 1 <= int(run) <= len(parts):

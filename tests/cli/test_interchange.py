@@ -60,6 +60,13 @@ def test_the_synthetic_log_has_its_totals_everywhere(imported: Path) -> None:
     assert audit["incumbent"] == 0.969686
 
 
+def test_what_an_imported_log_does_not_say_is_not_made_up(imported: Path) -> None:
+    """A table has no diff and no output: neither "no change" nor "printed nothing" would be true."""
+    text = invoke("show", "1", "-w", imported, "--diff", "--log").stdout
+    assert "does not say what it changed" in text and "does not say what it printed" in text
+    assert "no change" not in text and "printed nothing" not in text
+
+
 def test_the_log_comes_out_as_it_went_in(imported: Path) -> None:
     """The table of the original, byte by byte."""
     assert invoke("export", "-w", imported).stdout == KARPATHY.read_text(encoding="utf-8")
