@@ -227,7 +227,7 @@ def _factory(entry: Registered, group: str) -> Callable[..., Any]:
     wanted, positional, named = _FACTORIES[group]
     if not _fits(loaded, positional, named):
         raise EnvironmentNotReadyError(
-            f"{_owner(entry)} cannot be called as factories are. It must be\n    {wanted}\nMend its arguments."
+            f"{_owner(entry)} cannot be called as the loop does; it must be {wanted}.\nMend its arguments."
         )
     factory: Callable[..., Any] = loaded
     return factory
