@@ -395,6 +395,7 @@ def _refuse_twin(experiment: LiveExperiment) -> None:
 def hopelessness(campaign: Campaign) -> str | None:
     """Return why the campaign's traffic could not settle its tests; None where it could, or where nobody knows it."""
     from autoresearch.adapters.marketing.email.settings import spends_a_list
+    from autoresearch.adapters.marketing.email.volume import bound_of
     from autoresearch.adapters.marketing.planning import hopelessness_of, setting_of
 
     traffic, metric = campaign.traffic, campaign.metric
@@ -404,4 +405,6 @@ def hopelessness(campaign: Campaign) -> str | None:
         return None
     if metric.kind is not MetricKind.PROPORTION or metric.direction is not Direction.MAXIMIZE:
         return None
-    return hopelessness_of(setting_of(campaign))
+    bound = bound_of(campaign, traffic.weekly, traffic.max_weeks)
+    reason = hopelessness_of(setting_of(campaign, weekly=None if bound is None else bound.weekly))
+    return reason if reason is None or bound is None else f"{bound.why}\n{reason}"

@@ -70,11 +70,18 @@ def _setting(
     from dataclasses import replace
 
     from autoresearch.adapters.marketing.campaign import CAMPAIGN_NAME, Campaign
+    from autoresearch.adapters.marketing.email.volume import bound_of
     from autoresearch.adapters.marketing.planning import Setting, setting_of
     from autoresearch.core import UsageError
 
     if (folder / CAMPAIGN_NAME).is_file():
-        return setting_of(Campaign.load(folder), weekly, baseline, lift, weeks, surfaces)
+        campaign = Campaign.load(folder)
+        setting = setting_of(campaign, weekly, baseline, lift, weeks, surfaces)
+        bound = None if weekly is not None else bound_of(campaign, setting.weekly, setting.max_weeks)
+        if bound is None:
+            return setting
+        typer.echo(bound.why, err=True)
+        return replace(setting, weekly=bound.weekly)
     if weekly is None or baseline is None:
         raise UsageError(
             f"There is no {CAMPAIGN_NAME} in {folder.absolute()}, so a plan needs --weekly and --baseline.\n"

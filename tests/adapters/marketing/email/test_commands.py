@@ -19,6 +19,7 @@ from autoresearch.adapters.marketing.email import suppression
 from autoresearch.adapters.marketing.email.journal import Journal
 from autoresearch.adapters.marketing.email.settings import IMAP_PASSWORD, EmailSettings
 from autoresearch.adapters.marketing.email.source import EmailSource
+from autoresearch.adapters.marketing.email.volume import bound_of
 from autoresearch.adapters.marketing.site.server import Server
 from autoresearch.adapters.marketing.sources import create_source
 from autoresearch.core import EnvironmentNotReadyError, LiveExperiment, Outcome, UsageError, Workspace
@@ -276,6 +277,27 @@ def test_what_no_rule_understood_is_shown_by_its_arrival(
     assert "1 of the neutral ones no rule understood" in said
     assert f"{datetime.now().astimezone():%d %b}" in said
     assert "@" not in said
+
+
+def test_a_list_too_short_for_its_traffic_is_hopeless(office: Office) -> None:
+    """Twelve people in eight weeks are one a week, whatever [traffic] says; plan and run say so alike."""
+    with pytest.raises(UsageError, match=r"recipients\.csv has 12 to assign(.|\n)*With 1 units a week(.|\n)*--anyway"):
+        create_adapter({}).prepare(Workspace(office.folder))
+    said = run("plan", "-w", office.folder)
+    assert "recipients.csv has 12 to assign" in said and "1 units a week" in said
+    assert "2,000 units a week" in run("plan", "-w", office.folder, "--weekly", 2000)
+
+
+def test_caps_bound_the_traffic(office: Office) -> None:
+    """Two mails a day are fourteen a week."""
+    edit(office.folder, "campaign.toml", "per_day = 1000", "per_day = 2")
+    office.write_recipients([f"person{i}@company{i}.example" for i in range(200)])
+    said = run("plan", "-w", office.folder)
+    assert "let out 14 mails a week, and not the 2,000" in said and "14 units a week" in said
+    found = bound_of(office.campaign, 10, 8)
+    assert found is None, "the list has 25 a week"
+    (office.folder / "recipients.csv").unlink()
+    assert bound_of(office.campaign, 10, 8) is None, "a list that is not there yet bounds nothing"
 
 
 def test_the_adapter_runs_a_test_of_mails(office: Office, post_box: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
