@@ -46,7 +46,7 @@ def bound_of(campaign: Campaign, weekly: int, max_weeks: int) -> Bound | None:
         units = len({row.unit_name(settings.assign_by) for row in read_recipients(settings.recipients).rows})
         share = max(1, units // max_weeks)
         why = (
-            f"{settings.recipients.name} has {units:,} to assign, and a test writes to each once: over {max_weeks} weeks "
+            f"{settings.recipients.name} has {units:,} to assign, and a test writes to each once: in {max_weeks} weeks "
             f"that is {share:,} a week, and not the {weekly:,} of [traffic] weekly. Where nobody else will come, "
             '[email] list = "test-and-roll" spends such a list better.'
         )
