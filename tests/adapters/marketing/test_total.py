@@ -94,7 +94,7 @@ def test_totals_in_words_say_what_each_is_worth() -> None:
     text = in_words(known)
     assert "2 kept changes of run r (simulated)" in text and "from ? to +60.0%" in text and "truth       +22.0%" in text
     unknown = in_words(Totals("r", 0, 0.0, 0.0, None, None, None, 0, None, ""))
-    assert "not known yet: since the last change 0 people" in unknown and "truth" not in unknown
+    assert "not known yet: since the last change nobody was counted yet" in unknown and "truth" not in unknown
     assert "to more than tenfold;" in in_words(Totals("r", 1, 0.3, 0.2, 0.25, -0.8, 1.8e8, 110, None, ""))
     assert "first original" not in text
 
