@@ -224,7 +224,9 @@ def in_words(found: Totals) -> str:
     if not found.held_back:
         lines.append("  holdout     none: nobody is held back from this traffic")
     elif found.holdout is None:
-        people = f"of {found.held_out:,} people in it too few have converted" if found.held_out else "nobody was counted yet"
+        people = (
+            f"of {found.held_out:,} people in it too few have converted" if found.held_out else "nobody was counted yet"
+        )
         lines.append(f"  holdout     not known yet: since the last change {people}")
     else:
         low, high = (_bound(bound) for bound in (found.low, found.high))
